@@ -1,0 +1,29 @@
+"""Offline goal-conditioned reinforcement learning by analogy.
+
+Public names are loaded on first use, so that worker processes which only step a simulator never import JAX.
+"""
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cta.data import TrajectoryDataset as TrajectoryDataset
+    from cta.errors import CtaError as CtaError
+
+try:
+    __version__ = version("cta")
+except PackageNotFoundError:  # a source tree on PYTHONPATH, as on a machine without a package registry
+    __version__ = "0.1.0"
+
+_HOME = {
+    "TrajectoryDataset": "cta.data",
+    "CtaError": "cta.errors",
+}
+__all__ = ["CtaError", "TrajectoryDataset", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'cta' has no attribute '{name}'")
