@@ -1,0 +1,47 @@
+"""What a world owes to whoever rolls a policy out in it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One evaluation episode: the task (1-based, as in OGBench) and the seed that fixes its start, goal and settling."""
+
+    task: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """What all slots look like after a step or a start: arrays with a leading axis of slots."""
+
+    observations: np.ndarray
+    goals: np.ndarray
+    success: np.ndarray
+    done: np.ndarray
+
+
+class VectorWorld(Protocol):
+    """A fixed number of slots, each holding one episode, stepped together.
+
+    `send` and `receive` are split so that a caller may compute actions for one group of slots while another group steps.
+    """
+
+    task_names: tuple[str, ...]
+    max_episode_steps: int
+    slots: int
+    action_dim: int
+
+    def send(self, actions: np.ndarray, start: Mapping[int, Episode]) -> None:
+        """Begin one round: slots in `start` begin that episode (their action is ignored), the others step."""
+        ...
+
+    def receive(self) -> Step:
+        """Finish the round begun by `send`."""
+        ...
+
+    def close(self) -> None: ...
