@@ -1,0 +1,165 @@
+"""Reading and writing OGBench's npz files: never unpickled, never half written, never a second copy in memory."""
+
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from cta.errors import CtaError
+
+PROVENANCE_KEY = "provenance"
+CHUNK_BYTES = 1 << 24
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Column:
+    """An array that is written piece by piece: `pieces` yields blocks of rows that add up to `shape`."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    pieces: Iterable[np.ndarray]
+
+
+def row_blocks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Consecutive blocks of rows of at most about `CHUNK_BYTES` bytes, each with the index of its first row."""
+    rows = max(1, CHUNK_BYTES * len(array) // max(1, array.nbytes)) if len(array) else 1
+    for start in range(0, len(array), rows):
+        yield start, array[start : start + rows]
+
+
+def column(array: np.ndarray) -> Column:
+    """An array in memory as a `Column`."""
+    return Column(array.dtype, array.shape, (block for _, block in row_blocks(array)))
+
+
+def write_npz(path: Path, columns: Mapping[str, Column], provenance: Mapping[str, Any] | None) -> None:
+    """Write a compressed npz to a temporary file beside `path`, flush it to disk, and rename it into place.
+
+    The bytes depend on the arrays and the provenance only: a zip entry written here carries no clock.
+    """
+    path = Path(path)
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    except OSError as error:
+        raise CtaError(f"cannot write {path}: {error.strerror or error}") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+                for key, values in columns.items():
+                    _write_entry(archive, key, values)
+                if provenance is not None:
+                    text = np.array(json.dumps(provenance, sort_keys=True))
+                    _write_entry(archive, PROVENANCE_KEY, Column(text.dtype, (), [text]))
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise CtaError(f"cannot write {path}: {error.strerror or error}") from None
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    _sync_folder(path.parent)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename survive a power cut, where the file system can."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
+
+
+def _write_entry(archive: zipfile.ZipFile, key: str, values: Column) -> None:
+    written = 0
+    with archive.open(f"{key}.npy", "w", force_zip64=True) as entry:
+        header = {"descr": np.lib.format.dtype_to_descr(values.dtype), "fortran_order": False, "shape": values.shape}
+        np.lib.format.write_array_header_1_0(entry, header)  # pyright: ignore[reportArgumentType]
+        for piece in values.pieces:
+            if piece.dtype != values.dtype or piece.shape[1:] != values.shape[1:]:
+                raise CtaError(f"internal: a piece of {key} is {piece.dtype}{piece.shape}, not {values.dtype}")
+            entry.write(np.ascontiguousarray(piece).tobytes())
+            written += piece.size
+    if written != int(np.prod(values.shape, dtype=np.int64)):
+        raise CtaError(f"internal: {written} values written for {key} of shape {values.shape}")
+
+
+class NpzReader:
+    """Lazy access to the arrays of an npz file, with every kind of damage reported in one line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        if not self.path.exists():
+            raise CtaError(f"no such file: {path}")
+        try:
+            self._archive = zipfile.ZipFile(self.path)
+        except OSError as error:
+            raise CtaError(f"cannot read {path}: {error.strerror or error}") from None
+        except Exception:  # a damaged directory surfaces as almost any exception
+            raise CtaError(f"{path} is not an npz file, or is truncated: generate or download it again") from None
+        self.keys = [name[:-4] for name in self._archive.namelist() if name.endswith(".npy")]
+
+    def __enter__(self) -> "NpzReader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._archive.close()
+
+    def header(self, key: str) -> tuple[tuple[int, ...], np.dtype]:
+        """Shape and dtype of an array, without reading its values."""
+        return self._read(key, _read_header)
+
+    def __getitem__(self, key: str) -> np.ndarray:
+        _, dtype = self.header(key)
+        if dtype.hasobject:
+            raise CtaError(f"{self.path}: {key} holds pickled objects, which are never loaded: save plain arrays")
+        return self._read(key, lambda entry: np.lib.format.read_array(entry, allow_pickle=False))
+
+    def _read(self, key: str, reader: Callable[[Any], T]) -> T:
+        try:
+            with self._archive.open(f"{key}.npy") as entry:
+                return reader(entry)
+        except MemoryError:
+            raise CtaError(f"{self.path}: {key} does not fit in memory") from None
+        except Exception as error:  # damage surfaces as almost any exception: of zip, zlib, struct, the header's parser
+            raise CtaError(f"{self.path}: {key} cannot be read ({_first_line(error)}): the file is damaged") from None
+
+    def provenance(self) -> dict[str, Any] | None:
+        """The record of how the file was made, if it carries one."""
+        if PROVENANCE_KEY not in self.keys:
+            return None
+        try:
+            record = json.loads(str(self[PROVENANCE_KEY][()]))
+        except (json.JSONDecodeError, IndexError):
+            return None
+        return record if isinstance(record, dict) else None
+
+
+def _read_header(entry: Any) -> tuple[tuple[int, ...], np.dtype]:
+    version = np.lib.format.read_magic(entry)
+    reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = reader(entry)
+    return shape, dtype
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
