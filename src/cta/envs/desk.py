@@ -1,0 +1,252 @@
+"""The desk: a planar world of sliding parts and lock buttons, in pure JAX.
+
+A gripper moves over the unit square. Closed on the handle of an unlocked part it drags the part along its rail; closing on
+a button toggles bits, and bits lock and unlock parts. It is the smallest world in which a task changes one thing while a
+context (the other parts, the locks) may stay as it is, and in which a locked part forces a detour.
+
+A `DeskWorld` is an immutable, hashable description (a static argument to `jit`), a `DeskState` is a pytree of arrays, and
+everything that happens is a pure function of the two. Nothing here draws, records or evaluates: see `desk_play`,
+`desk_vector` and `desk_draw`.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cta.errors import CtaError
+
+SPEED = 0.2
+"""v: how far the gripper moves in one step at full action."""
+CATCH = 0.1
+"""ρ: a handle or button is in reach when both coordinates differ by less than this."""
+TRAVEL = 0.4
+"""l: the length of a rail."""
+CLOSED = 0.6
+"""The grip above which the gripper counts as closed."""
+TOLERANCE = 0.15
+"""A part is where the goal wants it when it is off by less than this share of its rail."""
+EPISODE_LIMIT = 80
+ACTION_DIM = 3
+
+
+@dataclass(frozen=True)
+class Part:
+    """A sliding part: its handle is at `base + q·l·direction`; it moves only while every bit in `locks` is 1."""
+
+    name: str
+    base: tuple[float, float]
+    direction: tuple[float, float]
+    locks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Button:
+    """A button at `place`; a press flips the bits in `toggles`."""
+
+    place: tuple[float, float]
+    toggles: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class DeskTask:
+    """Start and goal of an evaluation episode: part positions in [0, 1] and bits in {0, 1}. The gripper is drawn."""
+
+    name: str
+    start_parts: tuple[float, ...]
+    start_bits: tuple[int, ...]
+    goal_parts: tuple[float, ...]
+    goal_bits: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class DeskWorld:
+    """The description of a desk: m parts, n buttons with one bit each, and its evaluation tasks."""
+
+    name: str
+    parts: tuple[Part, ...]
+    buttons: tuple[Button, ...]
+    tasks: tuple[DeskTask, ...]
+
+    @property
+    def dataset_name(self) -> str:
+        """The name of its play data, in OGBench's scheme."""
+        return f"{self.name}-play-v0"
+
+    @property
+    def observation_dim(self) -> int:
+        return 3 + len(self.parts) + len(self.buttons)
+
+    @cached_property
+    def bases(self) -> np.ndarray:
+        """Handle places of the shut parts, (m, 2)."""
+        return np.array([part.base for part in self.parts], np.float32).reshape(-1, 2)
+
+    @cached_property
+    def directions(self) -> np.ndarray:
+        """Unit vectors of the rails, (m, 2)."""
+        return np.array([part.direction for part in self.parts], np.float32).reshape(-1, 2)
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """Button places, (n, 2)."""
+        return np.array([button.place for button in self.buttons], np.float32).reshape(-1, 2)
+
+    @cached_property
+    def gates(self) -> np.ndarray:
+        """gates[i, j] ⇔ part i needs bit j to be 1, (m, n)."""
+        return np.array([[j in part.locks for j in range(len(self.buttons))] for part in self.parts], bool).reshape(
+            -1, len(self.buttons)
+        )
+
+    @cached_property
+    def toggles(self) -> np.ndarray:
+        """toggles[j, k] = 1 ⇔ button j flips bit k, the matrix T, (n, n)."""
+        return np.array(
+            [[int(k in button.toggles) for k in range(len(self.buttons))] for button in self.buttons], np.int32
+        )
+
+
+class DeskState(NamedTuple):
+    """gripper x (2,), grip (), part positions q (m,) as float32; bits c (n,) as int32. Batches have leading axes."""
+
+    gripper: jax.Array
+    grip: jax.Array
+    parts: jax.Array
+    bits: jax.Array
+
+
+def handles(world: DeskWorld, parts: jax.Array) -> jax.Array:
+    """Handle places h_i = base_i + q_i·l·dir_i, (m, 2)."""
+    return world.bases + parts[:, None] * TRAVEL * world.directions
+
+
+def unlocked(world: DeskWorld, bits: jax.Array) -> jax.Array:
+    """Whether every bit that gates part i is 1, (m,)."""
+    return jnp.all(~world.gates | (bits[None, :] == 1), axis=1)
+
+
+def distance(gripper: jax.Array, places: jax.Array) -> jax.Array:
+    """Largest coordinate difference |x − p|∞ to each place, (k, 2) → (k,)."""
+    return jnp.max(jnp.abs(gripper - places), axis=-1)
+
+
+def step(world: DeskWorld, state: DeskState, action: jax.Array) -> DeskState:
+    """One step of the world under action (dx, dy, dgrip), clipped to [−1, 1]; all rules read the old x, q, c.
+
+    grip' = clip(grip + a₃, 0, 1), closed' ⇔ grip' > 0.6. The nearest unlocked part in reach of a closed gripper is held:
+    q' = clip(q + v·(a_xy·dir)/l, 0, 1), x' = x + (q' − q)·l·dir. Nothing held: x' = clip(x + v·a_xy, 0, 1).
+    Closing (closed' and not closed) in reach of button j presses it: c' = c XOR T_j.
+    """
+    action = jnp.clip(action, -1.0, 1.0)
+    move = SPEED * action[:2]
+    grip = jnp.clip(state.grip + action[2], 0.0, 1.0)
+    closed = grip > CLOSED
+
+    held = _held(world, state, closed)
+    parts = jnp.where(held, jnp.clip(state.parts + world.directions @ move / TRAVEL, 0.0, 1.0), state.parts)
+    drag = (parts - state.parts) * TRAVEL @ world.directions
+    gripper = jnp.where(jnp.any(held), state.gripper + drag, jnp.clip(state.gripper + move, 0.0, 1.0))
+
+    pressed = closed & (state.grip <= CLOSED) & (distance(state.gripper, world.places) < CATCH)
+    bits = state.bits ^ (pressed.astype(jnp.int32) @ world.toggles % 2)
+    return DeskState(gripper, grip, parts, bits)
+
+
+def _held(world: DeskWorld, state: DeskState, closed: jax.Array) -> jax.Array:
+    """Which part a gripper that is now `closed` holds: at most one is True, (m,)."""
+    if not world.parts:
+        return jnp.zeros(0, bool)
+    away = distance(state.gripper, handles(world, state.parts))
+    candidate = closed & unlocked(world, state.bits) & (away < CATCH)
+    nearest = jnp.argmin(jnp.where(candidate, away, jnp.inf))
+    return candidate & (jnp.arange(len(world.parts)) == nearest)
+
+
+def observe(state: DeskState) -> jax.Array:
+    """The observation [4(x − ½), 2·grip − 1, 1.5(2q − 1), 2c − 1], float32, (..., 3 + m + n)."""
+    return jnp.concatenate(
+        [
+            4.0 * (state.gripper - 0.5),
+            2.0 * state.grip[..., None] - 1.0,
+            1.5 * (2.0 * state.parts - 1.0),
+            2.0 * state.bits.astype(jnp.float32) - 1.0,
+        ],
+        axis=-1,
+    )
+
+
+def decode(world: DeskWorld, observations: np.ndarray) -> DeskState:
+    """The state behind an observation (..., 3 + m + n): the inverse of `observe`, in NumPy."""
+    observations = np.asarray(observations)
+    if observations.shape[-1:] != (world.observation_dim,):
+        raise CtaError(
+            f"an observation of the {world.name} world has {world.observation_dim} numbers, not shape {observations.shape}"
+        )
+    m = len(world.parts)
+    gripper, grip, parts, bits = np.split(observations, [2, 3, 3 + m], axis=-1)
+    state = (gripper / 4 + 0.5, (grip[..., 0] + 1) / 2, (parts / 1.5 + 1) / 2, np.int32(bits > 0))
+    return DeskState(*state)  # pyright: ignore[reportArgumentType]  # NumPy arrays stand in for JAX arrays
+
+
+def success(state: DeskState, goal: DeskState) -> jax.Array:
+    """Every |q − q_goal| < 0.15 and c = c_goal; the gripper does not matter."""
+    near = jnp.all(jnp.abs(state.parts - goal.parts) < TOLERANCE, axis=-1)
+    return near & jnp.all(state.bits == goal.bits, axis=-1)
+
+
+def _desk() -> DeskWorld:
+    return DeskWorld(
+        name="desk",
+        parts=(
+            Part("drawer", (0.15, 0.2), (0.0, 1.0), locks=(0,)),
+            Part("window", (0.2, 0.85), (1.0, 0.0), locks=(1,)),
+            Part("tray", (0.45, 0.4), (1.0, 0.0)),
+        ),
+        buttons=(Button((0.8, 0.1), (0,)), Button((0.85, 0.75), (1,))),
+        tasks=(
+            DeskTask("task1_tray", (0, 0, 0), (1, 1), (0, 0, 1), (1, 1)),
+            DeskTask("task2_unlock_drawer", (0, 1, 0), (0, 1), (1, 1, 0), (1, 1)),
+            DeskTask("task3_drawer_and_tray", (0, 0, 0), (1, 0), (1, 0, 1), (1, 0)),
+            DeskTask("task4_unlock_and_swap", (0, 0, 1), (0, 0), (1, 1, 0), (1, 1)),
+            DeskTask("task5_shut_and_lock", (1, 1, 1), (1, 1), (0, 0, 0), (0, 0)),
+        ),
+    )
+
+
+def _lights(size: int) -> DeskWorld:
+    """Lights out on a size × size grid: button (r, c) at ((c + ½)/size, 1 − (r + ½)/size) flips itself and 4-neighbours."""
+
+    def button(r: int, c: int) -> Button:
+        cells = [(r, c), (r - 1, c), (r + 1, c), (r, c - 1), (r, c + 1)]
+        flips = tuple(size * i + j for i, j in cells if 0 <= i < size and 0 <= j < size)
+        return Button(((c + 0.5) / size, 1 - (r + 0.5) / size), flips)
+
+    buttons = tuple(button(r, c) for r in range(size) for c in range(size))
+
+    def task(number: int, presses: tuple[int, ...]) -> DeskTask:
+        lit = tuple(sum(k in buttons[j].toggles for j in presses) % 2 for k in range(len(buttons)))
+        return DeskTask(f"task{number}_{len(presses)}_presses", (), (0,) * len(buttons), (), lit)
+
+    presses = ((4,), (0, 8), (1, 3, 7), (0, 2, 6, 8), (1, 3, 5, 7))
+    tasks = tuple(task(number, pressed) for number, pressed in enumerate(presses, 1))
+    return DeskWorld(name=f"lights-{size}x{size}", parts=(), buttons=buttons, tasks=tasks)
+
+
+def host_device() -> jax.Device:
+    """The CPU if JAX has it, so that the desk gives the same numbers beside any accelerator; else the default device."""
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return jax.local_devices()[0]
+
+
+WORLDS: dict[str, DeskWorld] = {world.name: world for world in (_desk(), _lights(3))}
+
+
+def find_world(name: str) -> DeskWorld | None:
+    """The embedded world with this name or with play data of this name (`desk` or `desk-play-v0`), else None."""
+    return next((world for world in WORLDS.values() if name in (world.name, world.dataset_name)), None)

@@ -1,0 +1,160 @@
+"""Play data on the desk: an oracle that keeps drawing things to do, with noise, and the dataset it leaves behind."""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cta.data import TrajectoryDataset
+from cta.envs.desk import (
+    ACTION_DIM,
+    CLOSED,
+    SPEED,
+    TRAVEL,
+    DeskState,
+    DeskWorld,
+    distance,
+    find_world,
+    handles,
+    host_device,
+    observe,
+    step,
+    unlocked,
+)
+from cta.errors import CtaError
+
+NEAR = 0.06
+"""The oracle acts on an anchor, and a part has arrived, when it is off by less than this."""
+OPEN = 0.3
+"""Released: the grip below which the oracle draws the next subtask."""
+NOISE = np.array([0.3, 0.3, 0.15], np.float32)
+"""Standard deviation of the action noise (dx, dy, dgrip), halved near the anchor."""
+
+
+class Subtask(NamedTuple):
+    """What the oracle is about: an index into parts followed by buttons, where a part should go, and letting go at the end."""
+
+    index: jax.Array
+    target: jax.Array
+    releasing: jax.Array
+
+
+def draw_subtask(world: DeskWorld, state: DeskState, gumbel: jax.Array) -> Subtask:
+    """Uniform among the unlocked parts (move to the other side) and the buttons (press), from Gumbel noise (m + n,)."""
+    possible = jnp.concatenate([unlocked(world, state.bits), jnp.ones(len(world.buttons), bool)])
+    index = jnp.argmax(jnp.where(possible, gumbel, -jnp.inf)).astype(jnp.int32)
+    other_side = _part_of(world, (state.parts < 0.5).astype(jnp.float32), index)
+    return Subtask(index, other_side, jnp.zeros((), bool))
+
+
+def _part_of(world: DeskWorld, values: jax.Array, index: jax.Array) -> jax.Array:
+    """values[index] for a part, 0 for a button: parts come first in a subtask's index, (m, ...) → (...)."""
+    zeros = jnp.zeros((len(world.buttons), *values.shape[1:]), values.dtype)
+    return jnp.concatenate([values, zeros])[index]
+
+
+def oracle_action(world: DeskWorld, state: DeskState, subtask: Subtask) -> tuple[jax.Array, jax.Array]:
+    """The noiseless action (3,) toward the subtask, and whether the gripper is near its anchor.
+
+    Away from the anchor it opens first and then moves clip(d/v); near it closes, and once closed on a part pulls
+    dir·clip((target − q)·l/v, −1, 1); when the subtask is done it stands still and opens.
+    """
+    anchor = jnp.concatenate([handles(world, state.parts), jnp.asarray(world.places)])[subtask.index]
+    offset = anchor - state.gripper
+    near = distance(state.gripper, anchor) < NEAR
+    closed = state.grip > CLOSED
+    missing = _part_of(world, subtask.target - state.parts, subtask.index)
+    pull = _part_of(world, jnp.asarray(world.directions), subtask.index) * jnp.clip(missing * TRAVEL / SPEED, -1, 1)
+
+    move = jnp.where(near, pull * closed, jnp.clip(offset / SPEED, -1, 1) * ~closed)
+    grip = jnp.where(near & ~subtask.releasing, 1.0, -1.0)
+    return jnp.append(move * ~subtask.releasing, grip), near
+
+
+def _advance(world: DeskWorld, before: DeskState, after: DeskState, subtask: Subtask, gumbel: jax.Array) -> Subtask:
+    """The subtask of the next step: the same, letting go once it is done, or a new one once let go."""
+    m = len(world.parts)
+    missing = _part_of(world, jnp.abs(after.parts - subtask.target), subtask.index)
+    arrived = (subtask.index < m) & (missing < NEAR)
+    done = arrived | jnp.any(after.bits != before.bits)
+    kept = subtask._replace(releasing=subtask.releasing | done)
+    again = kept.releasing & (after.grip < OPEN)
+    return jax.tree.map(partial(jnp.where, again), draw_subtask(world, after, gumbel), kept)
+
+
+def play_episode(world: DeskWorld, steps: int, key: jax.Array) -> tuple[DeskState, jax.Array, jax.Array]:
+    """One episode: states (steps, ...) before each action, the clipped actions (steps, 3), subtask indices (steps,)."""
+    m, n = len(world.parts), len(world.buttons)
+    place, parts, bits, noise, subtasks = jax.random.split(key, 5)
+    state = DeskState(
+        gripper=jax.random.uniform(place, (2,), jnp.float32),
+        grip=jnp.zeros((), jnp.float32),
+        parts=jax.random.bernoulli(parts, 0.5, (m,)).astype(jnp.float32),
+        bits=jax.random.bernoulli(bits, 0.5, (n,)).astype(jnp.int32),
+    )
+    noises = NOISE * jax.random.normal(noise, (steps, ACTION_DIM), jnp.float32)
+    gumbels = jax.random.gumbel(subtasks, (steps + 1, m + n), jnp.float32)
+
+    def body(carry: tuple[DeskState, Subtask], draws: tuple[jax.Array, jax.Array]) -> tuple:
+        state, subtask = carry
+        noise, gumbel = draws
+        wanted, near = oracle_action(world, state, subtask)
+        action = jnp.clip(wanted + noise / (1 + near), -1.0, 1.0)
+        after = step(world, state, action)
+        return (after, _advance(world, state, after, subtask, gumbel)), (state, action, subtask.index)
+
+    carry = (state, draw_subtask(world, state, gumbels[0]))
+    return jax.lax.scan(body, carry, (noises, gumbels[1:]))[1]
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def play(world: DeskWorld, steps: int, keys: jax.Array) -> tuple[DeskState, jax.Array, jax.Array]:
+    """`play_episode` for many keys at once, (episodes, steps, ...)."""
+    return jax.vmap(partial(play_episode, world, steps))(keys)
+
+
+def generate_play(
+    world_name: str, *, episodes: int = 500, validation_episodes: int = 50, episode_steps: int = 150, seed: int = 0
+) -> tuple[TrajectoryDataset, TrajectoryDataset]:
+    """Play data of an embedded world (`desk`, `lights-3x3`) as (training, validation) datasets in OGBench's format.
+
+    An episode has `episode_steps` rows, the last of which leads nowhere. The info arrays are `qpos` (gripper xy, grip and
+    part positions) and `button_states` (the bits). The arrays are a function of the arguments: they are computed on the
+    CPU wherever there is one, so that a machine with an accelerator gets the same bytes.
+    """
+    world = find_world(world_name)
+    if world is None:
+        raise CtaError(f"there is no embedded world '{world_name}'; there are desk and lights-3x3")
+    if min(episodes, validation_episodes) < 1 or episode_steps < 2:
+        raise CtaError("play data needs at least one episode of each kind and two rows an episode")
+    with jax.default_device(host_device()):
+        # Episode i of either part depends on the seed and i only; one call compiles one program for both.
+        parts = zip(jax.random.split(jax.random.key(seed)), (episodes, validation_episodes), strict=True)
+        keys = [jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(count)) for key, count in parts]
+        states, actions, _ = play(world, episode_steps, jnp.concatenate(keys))
+        arrays = jax.tree.map(np.asarray, (observe(states), states, actions))
+    train = _dataset(world, *jax.tree.map(lambda array: array[:episodes], arrays), suffix="")
+    validation = _dataset(world, *jax.tree.map(lambda array: array[episodes:], arrays), suffix="-val")
+    return train, validation
+
+
+def _dataset(
+    world: DeskWorld, observations: np.ndarray, states: DeskState, actions: np.ndarray, *, suffix: str
+) -> TrajectoryDataset:
+    """Rows of all episodes back to back; terminals mark the last row of each."""
+    episodes, steps = actions.shape[:2]
+    terminals = np.zeros((episodes, steps), bool)
+    terminals[:, -1] = True
+    qpos = np.concatenate([states.gripper, np.asarray(states.grip)[..., None], states.parts], axis=-1)
+    return TrajectoryDataset.from_arrays(
+        observations=observations.reshape(episodes * steps, -1),
+        actions=actions.reshape(episodes * steps, -1),
+        terminals=terminals.reshape(-1),
+        info={
+            "qpos": qpos.reshape(episodes * steps, -1),
+            "button_states": np.asarray(states.bits, np.int64).reshape(episodes * steps, -1),
+        },
+        name=world.dataset_name + suffix,
+    )
