@@ -1,0 +1,91 @@
+"""The dual representation learner: a temporal distance as an inner product, learned by implicit Q-learning.
+
+`Ṽ_m(s,g) = φ_m(s)ᵀψ_m(g)/√d` approximates −(1−γ^{d*(s,g)})/(1−γ). The representation of an observation is the member
+mean ψ̄(x); the dual analogy of a pair is α∨(s,g) = ψ̄(g) − ψ̄(s).
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from cta.agents.base import Metrics, Networks, Spec
+from cta.config import DualConfig
+from cta.goals import Batch
+from cta.losses import expectile_loss
+from cta.nn import Ensemble, Mlp
+
+
+@dataclass(frozen=True)
+class DualLearner:
+    """Networks `phi`, `psi`, `critic` and the loss that alone trains them."""
+
+    config: DualConfig
+    discount: float
+    layer_norm: bool = True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("phi", "psi", "critic")
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The critic always has an EMA target; φ and ψ only under `value_target = "ema"`."""
+        return ("critic",) if self.config.value_target == "online" else self.names
+
+    def init(self, key: PRNGKeyArray, spec: Spec) -> Networks:
+        c = self.config
+        keys = jax.random.split(key, 3)
+
+        def ensemble(k: PRNGKeyArray, inputs: int, outputs: int) -> Ensemble:
+            sizes = [*c.hidden, outputs]
+            return Ensemble(k, c.ensemble, lambda k: Mlp(k, inputs, sizes, layer_norm=self.layer_norm))
+
+        pair = 2 * spec.observation_dim + spec.action_dim
+        return {
+            "phi": ensemble(keys[0], spec.observation_dim, c.dim),
+            "psi": ensemble(keys[1], spec.observation_dim, c.dim),
+            "critic": ensemble(keys[2], pair, 1),
+        }
+
+    def value(
+        self, networks: Networks, states: Float[Array, "batch obs"], goals: Float[Array, "batch obs"]
+    ) -> Float[Array, "members batch"]:
+        """Ṽ_m(s,g)."""
+        products = jnp.sum(networks["phi"](states) * networks["psi"](goals), axis=-1)
+        return products / self.config.dim**0.5 if self.config.scale == "sqrt_d" else products
+
+    def represent(self, networks: Networks, observations: Float[Array, "batch obs"]) -> Float[Array, "batch dim"]:
+        """ψ̄(x), the mean over members, not normalised."""
+        return jnp.mean(networks["psi"](observations), axis=0)
+
+    def loss(self, networks: Networks, targets: Networks, batch: Batch) -> tuple[Float[Array, ""], Metrics]:
+        """`L_dual = L_Ṽ + L_Q`.
+
+        L_Ṽ = mean over (m, batch) of ℓ_ι(δ_m, δ_m), δ_m = min_j Q̄_j(s,g,a) − Ṽ_m(s,g);
+        L_Q = mean over (m, batch) of Σ_j (Q_j(s,g,a) − y_m)², y_m = r + γc·Ṽ_m(s',g).
+        """
+        s, goals = batch["observations"], batch["value_goals"]
+        inputs = jnp.concatenate([s, goals, batch["actions"]], axis=-1)
+
+        # Only the EMA copy of the critic judges the value: bootstrapping from the online one would chase itself.
+        q_target = jax.lax.stop_gradient(jnp.min(targets["critic"](inputs)[..., 0], axis=0))
+        value = self.value(networks, s, goals)
+        delta = q_target - value
+        value_loss = jnp.mean(expectile_loss(delta, delta, self.config.expectile))
+
+        # The bootstrap value is frozen: the critic's error must not move φ and ψ.
+        source = targets if self.config.value_target == "ema" else networks
+        next_value = jax.lax.stop_gradient(self.value(source, batch["next_observations"], goals))
+        y = batch["rewards"] + self.discount * batch["masks"] * next_value
+        q = networks["critic"](inputs)[..., 0]
+        critic_loss = jnp.mean(jnp.sum((q[:, None] - y[None]) ** 2, axis=0))
+
+        metrics = {
+            "dual/value_loss": value_loss,
+            "dual/critic_loss": critic_loss,
+            "dual/value_mean": jnp.mean(value),
+            "dual/critic_mean": jnp.mean(q),
+        }
+        return value_loss + critic_loss, metrics
