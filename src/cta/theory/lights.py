@@ -1,0 +1,145 @@
+"""Lights Out through its group: states F₂ⁿ, one press adds a fixed pattern, d*(s, g) = w(s + g).
+
+Everything about D (4,096 × 4,096 on an orbit of the 4×4 board) follows from the weight function w on the span of the
+presses: D is a convolution on F₂ʳ, its singular values are the absolute Walsh–Hadamard coefficients of w, and the
+contexts that leave a field unchanged are the annihilator of the field's Walsh support. No dense decomposition is needed.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cta.errors import CtaError
+from cta.theory.mdp import check_gamma
+
+_MAX_RANK = 20
+
+
+def walsh_hadamard(values: np.ndarray) -> np.ndarray:
+    """Unnormalised transform: f̂(ω) = Σ_y (−1)^{ω·y} f(y), for a vector of length 2^r (index bits = coordinates)."""
+    out = np.asarray(values, float).copy()
+    h = 1
+    while h < len(out):
+        pairs = out.reshape(-1, 2, h)
+        out = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], axis=1).reshape(-1)
+        h *= 2
+    return out
+
+
+def f2_rank(rows: np.ndarray) -> int:
+    """Rank over F₂ of a list of bit patterns (integers)."""
+    return len(_f2_basis(rows))
+
+
+def _f2_basis(rows: np.ndarray) -> list[int]:
+    """Indices of a maximal independent subset of `rows`, greedily from the front."""
+    pivots: dict[int, int] = {}
+    chosen = []
+    for i, row in enumerate(int(r) for r in rows):
+        while row and row.bit_length() in pivots:
+            row ^= pivots[row.bit_length()]
+        if row:
+            pivots[row.bit_length()] = row
+            chosen.append(i)
+    return chosen
+
+
+@dataclass(frozen=True)
+class LightsOut:
+    """The board with `rows × columns` lights; a press flips a light and its four neighbours."""
+
+    rows: int
+    columns: int
+
+    def __post_init__(self) -> None:
+        if min(self.rows, self.columns) < 1:
+            raise CtaError(f"LightsOut: a {self.rows}×{self.columns} board has no lights")
+
+    @property
+    def cells(self) -> int:
+        return self.rows * self.columns
+
+    @cached_property
+    def presses(self) -> np.ndarray:
+        """(cells,) bit patterns a_i; bit j of a_i says whether press i flips light j."""
+        patterns = np.zeros(self.cells, int)
+        for r in range(self.rows):
+            for c in range(self.columns):
+                for dr, dc in ((0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)):
+                    if 0 <= r + dr < self.rows and 0 <= c + dc < self.columns:
+                        patterns[r * self.columns + c] |= 1 << ((r + dr) * self.columns + c + dc)
+        return patterns
+
+    @cached_property
+    def rank(self) -> int:
+        """Rank of the press matrix over F₂; 2^rank states are mutually reachable."""
+        return f2_rank(self.presses)
+
+    @cached_property
+    def press_coordinates(self) -> np.ndarray:
+        """(cells,) the presses in a basis of their span: independent presses are the unit vectors of F₂ʳ.
+
+        Two patterns that differ by a pattern in the span differ by the XOR of these coordinates, so that one orbit is
+        F₂ʳ and every orbit looks the same.
+        """
+        basis = _f2_basis(self.presses)
+        reduced: dict[int, tuple[int, int]] = {}
+        coordinates = np.zeros(self.cells, int)
+        for i, press in enumerate(int(p) for p in self.presses):
+            row, mask = press, 0
+            while row and row.bit_length() in reduced:
+                pivot, pivot_mask = reduced[row.bit_length()]
+                row, mask = row ^ pivot, mask ^ pivot_mask
+            if row:
+                unit = 1 << basis.index(i)
+                reduced[row.bit_length()] = (row, mask ^ unit)
+                coordinates[i] = unit
+            else:
+                coordinates[i] = mask
+        return coordinates
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """(2^rank,) fewest presses w(y) that add y, by breadth-first search from 0 over the presses."""
+        if self.rank > _MAX_RANK:
+            raise CtaError(
+                f"LightsOut({self.rows}, {self.columns}): an orbit of 2^{self.rank} states is not enumerated"
+            )
+        weights = np.full(1 << self.rank, -1, np.int16)
+        frontier, depth = np.zeros(1, int), 0
+        while len(frontier):
+            weights[frontier] = depth
+            reached = np.unique(frontier[:, None] ^ self.press_coordinates[None, :])
+            frontier, depth = reached[weights[reached] < 0], depth + 1
+        return weights
+
+    def press_field(self, press: int) -> np.ndarray:
+        """f_i(y) = w(y + a_i) − w(y): the field of "press i" as a function of y = x + s."""
+        if not 0 <= press < self.cells:
+            raise CtaError(f"LightsOut({self.rows}, {self.columns}): there is no press {press}")
+        y = np.arange(1 << self.rank)
+        return (self.weights[y ^ self.press_coordinates[press]] - self.weights[y]).astype(int)
+
+    def stabiliser_size(self, press: int) -> int:
+        """Number of contexts c with f_i(y + c) = f_i(y) for all y.
+
+        f(·+c) has Walsh coefficients (−1)^{ω·c} f̂(ω): c stabilises f iff ω·c = 0 on the support of f̂, so that the
+        stabiliser has 2^(r − rank of the support) elements.
+        """
+        spectrum = walsh_hadamard(self.press_field(press))
+        support = np.flatnonzero(np.abs(spectrum) > 0.5)
+        return 1 << (self.rank - f2_rank(support))
+
+    def spectrum(self, gamma: float | None = None) -> np.ndarray:
+        """Singular values, descending, of D on one orbit, or of Ṽ = −(1−γ^D)/(1−γ) when γ is given."""
+        values = self.weights.astype(float)
+        if gamma is not None:
+            check_gamma(gamma)
+            values = -(1.0 - gamma**values) / (1.0 - gamma)
+        return np.sort(np.abs(walsh_hadamard(values)))[::-1]
+
+    @property
+    def reachable_probability(self) -> float:
+        """Probability that one of two uniformly drawn patterns can be reached from the other, 2^(rank − cells)."""
+        return 2.0 ** (self.rank - self.cells)
