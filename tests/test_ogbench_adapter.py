@@ -1,0 +1,180 @@
+"""OGBench's environments behind the adapter: an episode is a function of task, seed and actions."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from cta.data import TrajectoryDataset
+from cta.envs import gl
+from cta.envs.datasets import check_fits
+from cta.envs.names import KNOWN, expected_shapes, known_spec
+from cta.envs.ogbench import OgbenchWorld, global_numpy_seed, make_env
+from cta.errors import CtaError
+
+needs_gl = pytest.mark.skipif(gl.find_backend() is None, reason="no OpenGL library (make system)")
+
+
+def rollout(world: OgbenchWorld, task: int, seed: int, *, steps: int = 20) -> np.ndarray:
+    """(steps + 2, D): the goal, the start and what random actions lead to."""
+    observation, goal = world.reset(task, seed)
+    rng = np.random.default_rng(seed)
+    rows = [goal, observation]
+    for _ in range(steps):
+        rows.append(world.step(rng.uniform(-1, 1, world.action_dim))[0])
+    return np.stack(rows)
+
+
+@pytest.mark.parametrize("env_name", ["scene-v0", "puzzle-3x3-v0", "cube-double-v0", "pointmaze-medium-v0"])
+def test_an_episode_is_a_function_of_task_and_seed(env_name):
+    used, fresh = OgbenchWorld(env_name), OgbenchWorld(env_name)
+    for task, seed in ((5, 2), (4, 3)):  # leave a locked drawer, pressed buttons and moved cubes behind
+        rollout(used, task, seed, steps=30)
+    np.random.seed(12)  # noqa: NPY002 - must not matter
+    first = rollout(used, 2, 7)
+    np.random.seed(13)  # noqa: NPY002
+    np.testing.assert_array_equal(first, rollout(fresh, 2, 7))
+    np.testing.assert_array_equal(first, rollout(used, 2, 7))
+    other = rollout(used, 2, 8)
+    assert (other[0] != first[0]).any()  # another seed, another goal (the arm's settling)
+    assert (other[1] != first[1]).any()  # and another start
+    for world in (used, fresh):
+        world.close()
+
+
+def test_the_global_generator_is_left_alone():
+    world = OgbenchWorld("pointmaze-medium-v0")
+    np.random.seed(1)  # noqa: NPY002
+    expected = np.random.random(3)  # noqa: NPY002
+    np.random.seed(1)  # noqa: NPY002
+    world.reset(1, 5)
+    np.testing.assert_array_equal(np.random.random(3), expected)  # noqa: NPY002
+    with pytest.raises(ZeroDivisionError), global_numpy_seed(3):
+        np.random.seed(1)  # noqa: NPY002
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("env_name", ["scene-v0", "cube-single-v0", "antmaze-medium-v0", "humanoidmaze-medium-v0"])
+def test_what_a_world_says_about_itself(env_name):
+    world = OgbenchWorld(env_name)
+    shapes = expected_shapes(env_name)
+    assert shapes == (world.observation_shape, world.action_dim)
+    assert len(world.task_names) == 5
+    observation, goal = world.reset(1, 0)
+    assert observation.shape == goal.shape == world.observation_shape
+    assert observation.dtype == goal.dtype == world.observation_dtype == np.float32
+    with pytest.raises(CtaError, match="tasks 1 to 5, not 6"):
+        world.reset(6, 0)
+    world.close()
+
+
+def test_an_episode_ends_at_the_limit_or_on_success():
+    world = OgbenchWorld("pointmaze-medium-v0")
+    world.reset(1, 0)
+    ends = [world.step(np.zeros(2))[1:] for _ in range(world.max_episode_steps)]
+    assert not any(done for _, done in ends[:-1])
+    assert ends[-1] == (False, True)
+    _, goal = world.reset(1, 0)
+    world.set_state(world.state | {"qpos": goal.astype(np.float64)})
+    _, success, done = world.step(np.zeros(2))
+    assert success
+    assert done
+    world.close()
+
+
+def test_states_can_be_put_back():
+    world = OgbenchWorld("scene-v0")
+    world.reset(2, 0)
+    for _ in range(3):
+        world.step(np.ones(5))
+    kept = world.state
+    assert set(kept) == {"qpos", "qvel", "button_states"}
+    world.reset(1, 1)
+    assert (world.state["button_states"] != kept["button_states"]).any()
+    world.set_state(kept)
+    for key, values in kept.items():
+        np.testing.assert_array_equal(world.state[key], values)
+    world.close()
+
+
+def test_a_pair_of_ones_own_instead_of_a_task():
+    world = OgbenchWorld("puzzle-3x3-v0")
+    pair = {"init_button_states": np.zeros(9, int), "goal_button_states": np.arange(9) % 2}
+    observation, goal = world.reset(pair, 0)
+    lights = slice(20, None, 4)  # the second entry of each button's one-hot
+    np.testing.assert_array_equal(observation[lights], np.zeros(9))
+    np.testing.assert_array_equal(goal[lights], np.arange(9) % 2)
+    world.close()
+
+
+def test_unknown_names_get_one_line():
+    with pytest.raises(CtaError, match="did you mean scene-v0"):
+        make_env("scen-v0")
+    with pytest.raises(CtaError, match="no OGBench environment 'CartPole-v1'"):
+        make_env("CartPole-v1")
+    with pytest.raises(CtaError, match="did you mean scene-play-v0"):
+        known_spec("scene-pla-v0")
+
+
+def test_the_known_sizes():
+    spec = KNOWN["puzzle-4x6-noisy-v0"]
+    assert (spec.env_name, spec.kind, spec.episodes, spec.episode_steps) == ("puzzle-4x6-v0", "noisy", 5000, 1000)
+    assert (
+        KNOWN["humanoidmaze-giant-navigate-v0"].episodes,
+        KNOWN["humanoidmaze-giant-navigate-v0"].episode_steps,
+    ) == (
+        1000,
+        4000,
+    )
+    assert (KNOWN["pointmaze-giant-navigate-v0"].episodes, KNOWN["pointmaze-giant-navigate-v0"].episode_steps) == (
+        500,
+        2000,
+    )
+    assert "visual-scene-play-v0" in KNOWN
+    assert expected_shapes("visual-scene-v0") == ((64, 64, 3), 5)
+    assert expected_shapes("mine-v0") is None
+
+
+@needs_gl
+@pytest.mark.gl
+def test_frames():
+    world = OgbenchWorld("scene-v0", render_size=(64, 48))
+    world.reset(1, 0, render_goal=True)
+    frame = world.render()
+    assert frame.shape == (48, 64, 3)
+    assert frame.dtype == np.uint8
+    assert world.goal_frame is not None
+    assert (world.goal_frame != frame).any()
+    world.reset(1, 0)
+    assert world.goal_frame is None
+    world.close()
+
+
+def test_no_opengl_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(gl, "find_backend", lambda: None)
+    with pytest.raises(CtaError, match="make system"):
+        gl.enable_rendering()
+    with pytest.raises(CtaError, match="make system"):
+        make_env("visual-cube-single-v0")
+
+
+def test_shapes_that_do_not_fit_get_one_line():
+    def dataset(size: int, actions: int) -> TrajectoryDataset:
+        return TrajectoryDataset.from_arrays(
+            np.zeros((3, size), np.float32), np.zeros((3, actions), np.float32), episode_lengths=[3], name="mine"
+        )
+
+    check_fits(dataset(40, 5), "scene-v0")
+    check_fits(dataset(7, 1), "some-world-of-mine-v0")
+    with pytest.raises(
+        CtaError, match=r"mine has observations of shape \(39,\) and 5 actions, scene-v0 has \(40,\) and 5"
+    ):
+        check_fits(dataset(39, 5), "scene-v0")
+    with pytest.raises(CtaError, match="scene-v0"):
+        check_fits(dataset(40, 4), "scene-v0")
+
+
+def test_stepping_needs_no_jax():
+    code = "import sys, cta.envs.datasets; from cta.envs.ogbench import OgbenchWorld as W; W('pointmaze-medium-v0')"
+    subprocess.run([sys.executable, "-c", code + "; assert 'jax' not in sys.modules"], check=True)
