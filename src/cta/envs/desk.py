@@ -1,17 +1,17 @@
 """The desk: a planar world of sliding parts and lock buttons, in pure JAX.
 
-A gripper moves over the unit square. Closed on the handle of an unlocked part it drags the part along its rail; closing on
-a button toggles bits, and bits lock and unlock parts. It is the smallest world in which a task changes one thing while a
-context (the other parts, the locks) may stay as it is, and in which a locked part forces a detour.
+A gripper moves over the unit square. Closed on the handle of an unlocked part it drags the part along its rail; closing
+on a button toggles bits, and bits lock and unlock parts. It is the smallest world in which a task changes one thing
+while a context (the other parts, the locks) may stay as it is, and in which a locked part forces a detour.
 
-A `DeskWorld` is an immutable, hashable description (a static argument to `jit`), a `DeskState` is a pytree of arrays, and
-everything that happens is a pure function of the two. Nothing here draws, records or evaluates: see `desk_play`,
+A `DeskWorld` is an immutable, hashable description (a static argument to `jit`), a `DeskState` is a pytree of arrays,
+and everything that happens is a pure function of the two. Nothing here draws, records or evaluates: see `desk_play`,
 `desk_vector` and `desk_draw`.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,8 @@ TOLERANCE = 0.15
 """A part is where the goal wants it when it is off by less than this share of its rail."""
 EPISODE_LIMIT = 80
 ACTION_DIM = 3
+
+Array = jax.Array | np.ndarray
 
 
 @dataclass(frozen=True)
@@ -113,32 +115,32 @@ class DeskWorld:
 class DeskState(NamedTuple):
     """gripper x (2,), grip (), part positions q (m,) as float32; bits c (n,) as int32. Batches have leading axes."""
 
-    gripper: jax.Array
-    grip: jax.Array
-    parts: jax.Array
-    bits: jax.Array
+    gripper: Array
+    grip: Array
+    parts: Array
+    bits: Array
 
 
-def handles(world: DeskWorld, parts: jax.Array) -> jax.Array:
+def handles(world: DeskWorld, parts: Array) -> Array:
     """Handle places h_i = base_i + q_i·l·dir_i, (m, 2)."""
     return world.bases + parts[:, None] * TRAVEL * world.directions
 
 
-def unlocked(world: DeskWorld, bits: jax.Array) -> jax.Array:
+def unlocked(world: DeskWorld, bits: Array) -> Array:
     """Whether every bit that gates part i is 1, (m,)."""
     return jnp.all(~world.gates | (bits[None, :] == 1), axis=1)
 
 
-def distance(gripper: jax.Array, places: jax.Array) -> jax.Array:
+def distance(gripper: Array, places: Array) -> Array:
     """Largest coordinate difference |x − p|∞ to each place, (k, 2) → (k,)."""
     return jnp.max(jnp.abs(gripper - places), axis=-1)
 
 
-def step(world: DeskWorld, state: DeskState, action: jax.Array) -> DeskState:
+def step(world: DeskWorld, state: DeskState, action: Array) -> DeskState:
     """One step of the world under action (dx, dy, dgrip), clipped to [−1, 1]; all rules read the old x, q, c.
 
-    grip' = clip(grip + a₃, 0, 1), closed' ⇔ grip' > 0.6. The nearest unlocked part in reach of a closed gripper is held:
-    q' = clip(q + v·(a_xy·dir)/l, 0, 1), x' = x + (q' − q)·l·dir. Nothing held: x' = clip(x + v·a_xy, 0, 1).
+    grip' = clip(grip + a₃, 0, 1), closed' ⇔ grip' > 0.6. The nearest unlocked part in reach of a closed gripper is
+    held: q' = clip(q + v·(a_xy·dir)/l, 0, 1), x' = x + (q' − q)·l·dir. Nothing held: x' = clip(x + v·a_xy, 0, 1).
     Closing (closed' and not closed) in reach of button j presses it: c' = c XOR T_j.
     """
     action = jnp.clip(action, -1.0, 1.0)
@@ -156,7 +158,7 @@ def step(world: DeskWorld, state: DeskState, action: jax.Array) -> DeskState:
     return DeskState(gripper, grip, parts, bits)
 
 
-def _held(world: DeskWorld, state: DeskState, closed: jax.Array) -> jax.Array:
+def _held(world: DeskWorld, state: DeskState, closed: Array) -> Array:
     """Which part a gripper that is now `closed` holds: at most one is True, (m,)."""
     if not world.parts:
         return jnp.zeros(0, bool)
@@ -166,7 +168,8 @@ def _held(world: DeskWorld, state: DeskState, closed: jax.Array) -> jax.Array:
     return candidate & (jnp.arange(len(world.parts)) == nearest)
 
 
-def observe(state: DeskState) -> jax.Array:
+@jax.jit
+def observe(state: DeskState) -> Array:
     """The observation [4(x − ½), 2·grip − 1, 1.5(2q − 1), 2c − 1], float32, (..., 3 + m + n)."""
     return jnp.concatenate(
         [
@@ -183,16 +186,14 @@ def decode(world: DeskWorld, observations: np.ndarray) -> DeskState:
     """The state behind an observation (..., 3 + m + n): the inverse of `observe`, in NumPy."""
     observations = np.asarray(observations)
     if observations.shape[-1:] != (world.observation_dim,):
-        raise CtaError(
-            f"an observation of the {world.name} world has {world.observation_dim} numbers, not shape {observations.shape}"
-        )
+        expected, got = world.observation_dim, observations.shape
+        raise CtaError(f"an observation of the {world.name} world has {expected} numbers, not shape {got}")
     m = len(world.parts)
     gripper, grip, parts, bits = np.split(observations, [2, 3, 3 + m], axis=-1)
-    state = (gripper / 4 + 0.5, (grip[..., 0] + 1) / 2, (parts / 1.5 + 1) / 2, np.int32(bits > 0))
-    return DeskState(*state)  # pyright: ignore[reportArgumentType]  # NumPy arrays stand in for JAX arrays
+    return DeskState(gripper / 4 + 0.5, (grip[..., 0] + 1) / 2, (parts / 1.5 + 1) / 2, (bits > 0).astype(np.int32))
 
 
-def success(state: DeskState, goal: DeskState) -> jax.Array:
+def success(state: DeskState, goal: DeskState) -> Array:
     """Every |q − q_goal| < 0.15 and c = c_goal; the gripper does not matter."""
     near = jnp.all(jnp.abs(state.parts - goal.parts) < TOLERANCE, axis=-1)
     return near & jnp.all(state.bits == goal.bits, axis=-1)
@@ -218,7 +219,8 @@ def _desk() -> DeskWorld:
 
 
 def _lights(size: int) -> DeskWorld:
-    """Lights out on a size × size grid: button (r, c) at ((c + ½)/size, 1 − (r + ½)/size) flips itself and 4-neighbours."""
+    """Lights out on a size × size grid: button (r, c), at ((c + ½)/size, 1 − (r + ½)/size), flips itself and its
+    4-neighbours."""
 
     def button(r: int, c: int) -> Button:
         cells = [(r, c), (r - 1, c), (r + 1, c), (r, c - 1), (r, c + 1)]
@@ -236,8 +238,8 @@ def _lights(size: int) -> DeskWorld:
     return DeskWorld(name=f"lights-{size}x{size}", parts=(), buttons=buttons, tasks=tasks)
 
 
-def host_device() -> jax.Device:
-    """The CPU if JAX has it, so that the desk gives the same numbers beside any accelerator; else the default device."""
+def host_device() -> Any:
+    """The CPU if JAX has it, so that the desk gives the same numbers beside any accelerator; else the first device."""
     try:
         return jax.local_devices(backend="cpu")[0]
     except RuntimeError:

@@ -13,6 +13,7 @@ from cta.envs.desk import (
     CLOSED,
     SPEED,
     TRAVEL,
+    Array,
     DeskState,
     DeskWorld,
     distance,
@@ -34,85 +35,100 @@ NOISE = np.array([0.3, 0.3, 0.15], np.float32)
 
 
 class Subtask(NamedTuple):
-    """What the oracle is about: an index into parts followed by buttons, where a part should go, and letting go at the end."""
+    """What the oracle is about: a number among parts, then buttons, where a part should go, whether it lets go."""
 
-    index: jax.Array
-    target: jax.Array
-    releasing: jax.Array
+    which: Array
+    target: Array
+    releasing: Array
 
 
-def draw_subtask(world: DeskWorld, state: DeskState, gumbel: jax.Array) -> Subtask:
-    """Uniform among the unlocked parts (move to the other side) and the buttons (press), from Gumbel noise (m + n,)."""
+def draw_subtask(world: DeskWorld, state: DeskState, lots: Array) -> Subtask:
+    """Uniform among unlocked parts (move to the other side) and buttons (press): the highest of the lots (m + n,)."""
     possible = jnp.concatenate([unlocked(world, state.bits), jnp.ones(len(world.buttons), bool)])
-    index = jnp.argmax(jnp.where(possible, gumbel, -jnp.inf)).astype(jnp.int32)
+    index = jnp.argmax(jnp.where(possible, lots, -1.0)).astype(jnp.int32)
     other_side = _part_of(world, (state.parts < 0.5).astype(jnp.float32), index)
     return Subtask(index, other_side, jnp.zeros((), bool))
 
 
-def _part_of(world: DeskWorld, values: jax.Array, index: jax.Array) -> jax.Array:
+def _part_of(world: DeskWorld, values: Array, index: Array) -> Array:
     """values[index] for a part, 0 for a button: parts come first in a subtask's index, (m, ...) → (...)."""
     zeros = jnp.zeros((len(world.buttons), *values.shape[1:]), values.dtype)
     return jnp.concatenate([values, zeros])[index]
 
 
-def oracle_action(world: DeskWorld, state: DeskState, subtask: Subtask) -> tuple[jax.Array, jax.Array]:
+def oracle_action(world: DeskWorld, state: DeskState, subtask: Subtask) -> tuple[Array, Array]:
     """The noiseless action (3,) toward the subtask, and whether the gripper is near its anchor.
 
     Away from the anchor it opens first and then moves clip(d/v); near it closes, and once closed on a part pulls
     dir·clip((target − q)·l/v, −1, 1); when the subtask is done it stands still and opens.
     """
-    anchor = jnp.concatenate([handles(world, state.parts), jnp.asarray(world.places)])[subtask.index]
+    anchor = jnp.concatenate([handles(world, state.parts), jnp.asarray(world.places)])[subtask.which]
     offset = anchor - state.gripper
     near = distance(state.gripper, anchor) < NEAR
     closed = state.grip > CLOSED
-    missing = _part_of(world, subtask.target - state.parts, subtask.index)
-    pull = _part_of(world, jnp.asarray(world.directions), subtask.index) * jnp.clip(missing * TRAVEL / SPEED, -1, 1)
+    missing = _part_of(world, subtask.target - state.parts, subtask.which)
+    pull = _part_of(world, jnp.asarray(world.directions), subtask.which) * jnp.clip(missing * TRAVEL / SPEED, -1, 1)
 
     move = jnp.where(near, pull * closed, jnp.clip(offset / SPEED, -1, 1) * ~closed)
     grip = jnp.where(near & ~subtask.releasing, 1.0, -1.0)
     return jnp.append(move * ~subtask.releasing, grip), near
 
 
-def _advance(world: DeskWorld, before: DeskState, after: DeskState, subtask: Subtask, gumbel: jax.Array) -> Subtask:
+def _advance(world: DeskWorld, before: DeskState, after: DeskState, subtask: Subtask, lots: Array) -> Subtask:
     """The subtask of the next step: the same, letting go once it is done, or a new one once let go."""
     m = len(world.parts)
-    missing = _part_of(world, jnp.abs(after.parts - subtask.target), subtask.index)
-    arrived = (subtask.index < m) & (missing < NEAR)
+    missing = _part_of(world, jnp.abs(after.parts - subtask.target), subtask.which)
+    arrived = (subtask.which < m) & (missing < NEAR)
     done = arrived | jnp.any(after.bits != before.bits)
     kept = subtask._replace(releasing=subtask.releasing | done)
     again = kept.releasing & (after.grip < OPEN)
-    return jax.tree.map(partial(jnp.where, again), draw_subtask(world, after, gumbel), kept)
+    return jax.tree.map(partial(jnp.where, again), draw_subtask(world, after, lots), kept)
 
 
-def play_episode(world: DeskWorld, steps: int, key: jax.Array) -> tuple[DeskState, jax.Array, jax.Array]:
-    """One episode: states (steps, ...) before each action, the clipped actions (steps, 3), subtask indices (steps,)."""
-    m, n = len(world.parts), len(world.buttons)
-    place, parts, bits, noise, subtasks = jax.random.split(key, 5)
-    state = DeskState(
-        gripper=jax.random.uniform(place, (2,), jnp.float32),
-        grip=jnp.zeros((), jnp.float32),
-        parts=jax.random.bernoulli(parts, 0.5, (m,)).astype(jnp.float32),
-        bits=jax.random.bernoulli(bits, 0.5, (n,)).astype(jnp.int32),
+class Draws(NamedTuple):
+    """Everything random in an episode of T rows: the gripper's start (2,), coins for parts and bits (m + n,), standard
+    normal action noise (T, 3) and lots for the subtasks (T + 1, m + n)."""
+
+    place: np.ndarray
+    coins: np.ndarray
+    noise: np.ndarray
+    lots: np.ndarray
+
+
+def draw_episode(world: DeskWorld, steps: int, seed: tuple[int, ...]) -> Draws:
+    """The draws of one episode. NumPy makes them, because compiling JAX's generators takes longer than all the rest."""
+    things = len(world.parts) + len(world.buttons)
+    rng = np.random.default_rng(seed)
+    return Draws(
+        place=rng.random(2, np.float32),
+        coins=rng.integers(0, 2, things, np.int32),
+        noise=rng.standard_normal((steps, ACTION_DIM), np.float32),
+        lots=rng.random((steps + 1, things), np.float32),
     )
-    noises = NOISE * jax.random.normal(noise, (steps, ACTION_DIM), jnp.float32)
-    gumbels = jax.random.gumbel(subtasks, (steps + 1, m + n), jnp.float32)
 
-    def body(carry: tuple[DeskState, Subtask], draws: tuple[jax.Array, jax.Array]) -> tuple:
+
+def play_episode(world: DeskWorld, draws: Draws) -> tuple[DeskState, Array, Array]:
+    """One episode of T rows: states (T, ...) before each action, clipped actions (T, 3), subtask numbers (T,)."""
+    m = len(world.parts)
+    parts, bits = draws.coins[:m].astype(jnp.float32), draws.coins[m:]
+    state = DeskState(draws.place, jnp.zeros((), jnp.float32), parts, bits)
+
+    def body(carry: tuple[DeskState, Subtask], drawn: tuple[Array, Array]) -> tuple:
         state, subtask = carry
-        noise, gumbel = draws
+        noise, lots = drawn
         wanted, near = oracle_action(world, state, subtask)
-        action = jnp.clip(wanted + noise / (1 + near), -1.0, 1.0)
+        action = jnp.clip(wanted + NOISE * noise / (1 + near), -1.0, 1.0)
         after = step(world, state, action)
-        return (after, _advance(world, state, after, subtask, gumbel)), (state, action, subtask.index)
+        return (after, _advance(world, state, after, subtask, lots)), (state, action, subtask.which)
 
-    carry = (state, draw_subtask(world, state, gumbels[0]))
-    return jax.lax.scan(body, carry, (noises, gumbels[1:]))[1]
+    carry = (state, draw_subtask(world, state, draws.lots[0]))
+    return jax.lax.scan(body, carry, (draws.noise, draws.lots[1:]))[1]
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def play(world: DeskWorld, steps: int, keys: jax.Array) -> tuple[DeskState, jax.Array, jax.Array]:
-    """`play_episode` for many keys at once, (episodes, steps, ...)."""
-    return jax.vmap(partial(play_episode, world, steps))(keys)
+@partial(jax.jit, static_argnums=0)
+def play(world: DeskWorld, draws: Draws) -> tuple[DeskState, Array, Array]:
+    """`play_episode` for many episodes at once: all arrays get a leading axis of episodes."""
+    return jax.vmap(partial(play_episode, world))(draws)
 
 
 def generate_play(
@@ -120,20 +136,20 @@ def generate_play(
 ) -> tuple[TrajectoryDataset, TrajectoryDataset]:
     """Play data of an embedded world (`desk`, `lights-3x3`) as (training, validation) datasets in OGBench's format.
 
-    An episode has `episode_steps` rows, the last of which leads nowhere. The info arrays are `qpos` (gripper xy, grip and
-    part positions) and `button_states` (the bits). The arrays are a function of the arguments: they are computed on the
-    CPU wherever there is one, so that a machine with an accelerator gets the same bytes.
+    An episode has `episode_steps` rows, the last of which leads nowhere. The info arrays are `qpos` (gripper xy, grip
+    and part positions) and `button_states` (the bits). Episode i of either part depends on the seed and i only, and is
+    computed on the CPU wherever there is one, so that a machine with an accelerator gets the same bytes.
     """
     world = find_world(world_name)
     if world is None:
         raise CtaError(f"there is no embedded world '{world_name}'; there are desk and lights-3x3")
     if min(episodes, validation_episodes) < 1 or episode_steps < 2:
         raise CtaError("play data needs at least one episode of each kind and two rows an episode")
+    counts = (episodes, validation_episodes)
+    seeds = [(seed, part, episode) for part, count in enumerate(counts) for episode in range(count)]
+    drawn = [draw_episode(world, episode_steps, seed) for seed in seeds]
     with jax.default_device(host_device()):
-        # Episode i of either part depends on the seed and i only; one call compiles one program for both.
-        parts = zip(jax.random.split(jax.random.key(seed)), (episodes, validation_episodes), strict=True)
-        keys = [jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(count)) for key, count in parts]
-        states, actions, _ = play(world, episode_steps, jnp.concatenate(keys))
+        states, actions, _ = play(world, jax.tree.map(lambda *values: np.stack(values), *drawn))
         arrays = jax.tree.map(np.asarray, (observe(states), states, actions))
     train = _dataset(world, *jax.tree.map(lambda array: array[:episodes], arrays), suffix="")
     validation = _dataset(world, *jax.tree.map(lambda array: array[episodes:], arrays), suffix="-val")
