@@ -1,12 +1,11 @@
 """OGBench's environments, made reproducible: everything that happens is a function of (task, seed, actions).
 
-OGBench leaves three sources of randomness open. Manipulation worlds build a new, unseeded action space at every access
-and take their settling steps from it; mazes and oracles draw from NumPy's global generator; and the first reset of a
-manipulation world goes another way than the later ones (it compiles the model, and changes the motor gains afterwards),
-which leaves other numbers in the solver's warm start. Here the action space is one seeded object, the global generator
-is seeded and put back, and a first reset is spent before the environment is handed out.
+OGBench leaves two sources of randomness open. Manipulation worlds build a new, unseeded action space at every access
+and take their settling steps from it; mazes and oracles draw from NumPy's global generator. Here the action space is
+one seeded object, and the global generator is seeded and put back.
 """
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -68,7 +67,9 @@ def make_env(
     elif render_size is not None:
         settings |= {"width": render_size[0], "height": render_size[1]}
     module, attribute = spec.entry_point.split(":")
-    builder = getattr(import_module(module), attribute)
+    with warnings.catch_warnings():  # dm_control looks for a display, which nobody here needs
+        warnings.filterwarnings("ignore", message=".*DISPLAY environment variable is missing")
+        builder = getattr(import_module(module), attribute)
     if data_collection:
         settings["terminate_at_goal"] = False
     if not isinstance(builder, type):  # mazes: a factory, whose environments have an ordinary action space
@@ -80,7 +81,6 @@ def make_env(
     spaces = import_module("gymnasium.spaces")
     env = type(builder.__name__, (builder,), {"action_space": None})(**settings)
     env.action_space = spaces.Box(-1.0, 1.0, shape=(5,), dtype=np.float32)
-    seeded_reset(env, 0)
     return env
 
 
