@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from cta.config import AgentConfig
-from cta.goals import Batch, RowTable, Rows
+from cta.goals import Batch, Rows, RowTable
 
 Networks = dict[str, Any]
 """Trainable networks by name."""

@@ -1,7 +1,8 @@
 """HIQL∨, HIQL∨+α∨ and CTA: one two-level algorithm, told apart by what stands for a goal and by the network form.
 
-ζ(s,g) = η(ψ̄(g)) or η(ψ̄(g) − ψ̄(s)) stands for "reach g from s". A value V(ζ,s) is learned by implicit value learning; the
-high policy proposes ζ(s,w) of a state w k steps ahead, the low policy acts towards it; both by advantage-weighted regression.
+ζ(s,g) = η(ψ̄(g)) or η(ψ̄(g) − ψ̄(s)) stands for "reach g from s". A value V(ζ,s) is learned by implicit value learning;
+the high policy proposes ζ(s,w) of a state w k steps ahead, the low policy acts towards it; both learn by
+advantage-weighted regression.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from cta.agents.base import Agent, Metrics, Networks, Spec, action, register
 from cta.agents.dual import DualLearner
 from cta.config import EtaConfig, TwoLevelConfig
-from cta.goals import Batch, RowTable, Rows, two_level_rows
+from cta.goals import Batch, Rows, RowTable, two_level_rows
 from cta.losses import awr_loss, gaussian_log_prob, ivl_loss, ivl_terms
 from cta.nn import BilinearTrunk, Ensemble, JointMlp, Projection, scale_to_length
 
@@ -40,8 +41,8 @@ class TwoLevel(Agent):
         n = self.config.dual.pretrain_steps
         if n == 0:
             return {}
-        agent = {name: step >= n for name in ("eta", "value", "high", "low")}
-        return {name: step < n for name in self.dual.names} | agent
+        agent = dict.fromkeys(("eta", "value", "high", "low"), step >= n)
+        return dict.fromkeys(self.dual.names, step < n) | agent
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> Networks:
         c = self.config
@@ -70,9 +71,7 @@ class TwoLevel(Agent):
         c, t = self.config, self.config.trunk
         if c.networks == "mlp":
             norm = c.actor_layer_norm if actor else c.layer_norm
-            return JointMlp(
-                key, c.eta.dim, anchor, outputs, hidden=c.hidden, layer_norm=norm, head_scale=head_scale
-            )
+            return JointMlp(key, c.eta.dim, anchor, outputs, hidden=c.hidden, layer_norm=norm, head_scale=head_scale)
         return BilinearTrunk(
             key,
             c.eta.dim,

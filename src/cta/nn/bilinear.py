@@ -58,7 +58,9 @@ class BilinearTrunk(eqx.Module):
             features = backbone[-1]
         self.head = None if form == "pure" else Linear(keys[3], features, outputs, scale=head_scale)
 
-    def __call__(self, displacement: Float[Array, "batch z"], anchor: Float[Array, "batch x"]) -> Float[Array, "batch out"]:
+    def __call__(
+        self, displacement: Float[Array, "batch z"], anchor: Float[Array, "batch x"]
+    ) -> Float[Array, "batch out"]:
         h = row_products(self.displacement(displacement), self.anchor(anchor), self.rank)
         if self.backbone is not None:
             h = self.backbone(h)

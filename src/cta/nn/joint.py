@@ -31,5 +31,7 @@ class JointMlp(eqx.Module):
         self.trunk = Mlp(trunk_key, condition + anchor, hidden, layer_norm=layer_norm, activate_final=True)
         self.head = Linear(head_key, hidden[-1], outputs, scale=head_scale)
 
-    def __call__(self, condition: Float[Array, "batch z"], anchor: Float[Array, "batch x"]) -> Float[Array, "batch out"]:
+    def __call__(
+        self, condition: Float[Array, "batch z"], anchor: Float[Array, "batch x"]
+    ) -> Float[Array, "batch out"]:
         return self.head(self.trunk(jnp.concatenate([anchor, condition], axis=-1)))

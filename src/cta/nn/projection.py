@@ -36,8 +36,8 @@ class Projection(eqx.Module):
 def scale_to_length(u: Float[Array, "*batch dim"]) -> Float[Array, "*batch dim"]:
     """Scale each vector to length √dim.
 
-    The norm is `m·sqrt(Σ(u/m)² + 1e-12)`, m = max|u|, so that neither tiny nor huge vectors overflow; non-finite entries
-    count as zero.
+    The norm is `m·sqrt(Σ(u/m)² + 1e-12)`, m = max|u|, so that neither tiny nor huge vectors overflow; non-finite
+    entries count as zero.
     """
     u = jnp.where(jnp.isfinite(u), u, 0.0)
     largest = jnp.maximum(jnp.max(jnp.abs(u), axis=-1, keepdims=True), 1e-12)

@@ -1,0 +1,61 @@
+"""An agent with its weights: something that acts."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cta.agents.base import Agent, Networks
+
+
+class Policy:
+    """Acts in a fixed number of episodes at once; NumPy in, NumPy out, always on the CPU.
+
+    The CPU, because a simulator runs there and the accelerator is busy training: a policy call queued behind a block of
+    updates would wait for all of them.
+    """
+
+    def __init__(
+        self, agent: Agent, networks: Networks, *, temperature: float = 0.0, noise: float = 0.0, seed: int = 0
+    ):
+        self._device = jax.devices("cpu")[0]
+        self._networks = jax.device_put(networks, self._device)
+        self._key = jax.device_put(jax.random.key(seed), self._device)
+        self._memory: Any = None
+        self._calls = 0
+        self._act = _compiled(agent, temperature, noise)
+
+    def __call__(self, observations: np.ndarray, goals: np.ndarray, first: np.ndarray) -> np.ndarray:
+        """Actions (slots, act) for observations and goals (slots, …); `first` marks slots that begin an episode."""
+        with jax.default_device(self._device):
+            if self._memory is not None:
+                self._memory = jax.tree.map(partial(_clear, np.asarray(first)), self._memory)
+            key = jax.random.fold_in(self._key, self._calls)
+            actions, self._memory = self._act(self._networks, observations, goals, key, self._memory)
+        self._calls += 1
+        return np.asarray(actions)
+
+
+def _clear(first: np.ndarray, memory: jax.Array) -> jax.Array:
+    """Memory of zeros is what a fresh episode starts with."""
+    return jnp.where(first.reshape(-1, *[1] * (memory.ndim - 1)), 0, memory)
+
+
+_CACHE: dict[tuple[Agent, float, float], Any] = {}
+
+
+def _compiled(agent: Agent, temperature: float, noise: float) -> Any:
+    """The jitted action function, one per (agent, temperature, noise): weights are arguments, so it compiles once."""
+    if (agent, temperature, noise) not in _CACHE:
+
+        def act(networks: Networks, observations: Any, goals: Any, key: Any, memory: Any) -> Any:
+            act_key, noise_key = jax.random.split(key)
+            actions, memory = agent.act(networks, observations, goals, act_key, temperature, memory)
+            if noise:
+                actions = jnp.clip(actions + noise * jax.random.normal(noise_key, actions.shape), -1.0, 1.0)
+            return actions, memory
+
+        _CACHE[agent, temperature, noise] = jax.jit(act)
+    return _CACHE[agent, temperature, noise]

@@ -1,0 +1,129 @@
+"""One optimiser step, and a block of many of them, as pure functions of (state, data, key)."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from cta.agents import Agent, Networks, Spec
+from cta.agents.base import Metrics
+from cta.data import TrajectoryDataset
+from cta.goals import Batch, RowTable, gather
+
+
+class DeviceData(NamedTuple):
+    """A dataset as the learner reads it."""
+
+    observations: Float[Array, "rows ..."]
+    actions: Float[Array, "rows act"]
+    table: RowTable
+
+
+class TrainState(NamedTuple):
+    """Everything that changes while one seed trains."""
+
+    networks: Networks
+    targets: Networks
+    optimizer: dict[str, Any]
+    """Adam's state of each network."""
+    step: Int[Array, ""]
+    sums: Metrics
+    """Sums of the metrics since they were last read."""
+
+
+def to_device(dataset: TrajectoryDataset) -> DeviceData:
+    """Copy a dataset to the default device."""
+    table = RowTable(jnp.asarray(dataset.valid_rows), jnp.asarray(dataset.goal_limits))
+    return DeviceData(jnp.asarray(dataset.observations), jnp.asarray(dataset.actions), table)
+
+
+def spec_of(dataset: TrajectoryDataset) -> Spec:
+    """The shapes an agent needs."""
+    return Spec(dataset.observations.shape[-1], dataset.actions.shape[-1])
+
+
+class Keys(NamedTuple):
+    """The independent random streams of one seed. Every draw is a function of (stream, step)."""
+
+    init: PRNGKeyArray
+    rows: PRNGKeyArray
+    loss: PRNGKeyArray
+    validation: PRNGKeyArray
+
+
+def seed_keys(seed: int | Array) -> Keys:
+    return Keys(*jax.random.split(jax.random.key(seed), len(Keys._fields)))
+
+
+class Learner:
+    """An agent on a dataset: initial state, single update, block of updates, validation metrics.
+
+    Nothing here depends on how a run is cut into blocks: a step's draws come from its own number.
+    """
+
+    def __init__(self, agent: Agent, spec: Spec, *, block: int):
+        self.agent = agent
+        self.spec = spec
+        self.block = block
+        self._adam = optax.adam(agent.config.lr)
+
+    def init(self, keys: Keys) -> TrainState:
+        networks = self.agent.init(keys.init, self.spec)
+        # Copies, not aliases: a block donates its input buffers.
+        targets = jax.tree.map(jnp.array, {name: networks[name] for name in self.agent.targets()})
+        optimizer = {name: self._adam.init(network) for name, network in networks.items()}
+        metrics = jax.eval_shape(lambda n, t: self._loss(n, t, self._blank_batch(), keys.loss)[1], networks, targets)
+        sums = jax.tree.map(lambda m: jnp.zeros(m.shape, m.dtype), metrics)
+        return TrainState(networks, targets, optimizer, jnp.zeros((), jnp.int32), sums)
+
+    def _blank_batch(self) -> Batch:
+        data = DeviceData(
+            jnp.zeros((2, self.spec.observation_dim)),
+            jnp.zeros((2, self.spec.action_dim)),
+            RowTable(jnp.zeros(1, jnp.int32), jnp.zeros(2, jnp.int32)),
+        )
+        return gather(data.observations, data.actions, self.agent.draw(jax.random.key(0), data.table))
+
+    def _loss(self, networks: Networks, targets: Networks, batch: Batch, key: PRNGKeyArray) -> tuple[Array, Metrics]:
+        loss, metrics = self.agent.loss(networks, targets, batch, key)
+        return loss, {**metrics, "total_loss": loss}
+
+    def update(self, state: TrainState, batch: Batch, key: PRNGKeyArray) -> TrainState:
+        """One Adam step on the summed loss; then the targets move towards the weights from *before* the step."""
+        gradient = jax.grad(self._loss, has_aux=True)
+        grads, metrics = gradient(state.networks, state.targets, batch, key)
+        active = self.agent.trainable(state.step)
+        networks, optimizer = {}, {}
+        for name, network in state.networks.items():
+            updates, slot = self._adam.update(grads[name], state.optimizer[name], network)
+            moved = (optax.apply_updates(network, updates), slot)
+            if name in active:
+                still = (network, state.optimizer[name])
+                moved = jax.tree.map(lambda new, old, on=active[name]: jnp.where(on, new, old), moved, still)
+            networks[name], optimizer[name] = moved
+        before = {name: state.networks[name] for name in state.targets}
+        targets: Any = optax.incremental_update(before, state.targets, self.agent.config.tau)
+        sums = jax.tree.map(jnp.add, state.sums, metrics)
+        return TrainState(networks, targets, optimizer, state.step + 1, sums)
+
+    def run(self, state: TrainState, keys: Keys, data: DeviceData, count: int | Array) -> TrainState:
+        """`count` ≤ `block` updates. The rows of a whole block are drawn at once."""
+
+        def draw(step: Array) -> dict[str, Array]:
+            return self.agent.draw(jax.random.fold_in(keys.rows, step), data.table)
+
+        rows = jax.vmap(draw)(state.step + jnp.arange(self.block))
+
+        def body(i: Array, state: TrainState) -> TrainState:
+            batch = gather(data.observations, data.actions, {name: index[i] for name, index in rows.items()})
+            return self.update(state, batch, jax.random.fold_in(keys.loss, state.step))
+
+        return jax.lax.fori_loop(0, count, body, state)
+
+    def validate(self, state: TrainState, keys: Keys, data: DeviceData) -> Metrics:
+        """Metrics of one batch of held-out data."""
+        key = jax.random.fold_in(keys.validation, state.step)
+        batch = gather(data.observations, data.actions, self.agent.draw(key, data.table))
+        return self._loss(state.networks, state.targets, batch, key)[1]

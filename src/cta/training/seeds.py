@@ -1,0 +1,101 @@
+"""Several seeds of one learner, advanced together."""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cta.agents import Networks
+from cta.training.learner import DeviceData, Keys, Learner, TrainState, seed_keys
+
+
+class SeedGroup:
+    """One program for all seeds.
+
+    On an accelerator the seeds are an array axis (`vmap`). On a CPU, where batched products are slow, the single-seed
+    program runs once per seed, as many at a time as there are cores; seed 3 of 8 then equals seed 3 alone bit for bit.
+    """
+
+    def __init__(
+        self,
+        learner: Learner,
+        seeds: Sequence[int],
+        data: DeviceData,
+        validation: DeviceData | None = None,
+        *,
+        stacked: bool | None = None,
+    ):
+        self.seeds = tuple(seeds)
+        self.step = 0
+        self._data = data
+        self._validation = validation
+        self._stacked = jax.default_backend() != "cpu" if stacked is None else stacked
+        self._pool = ThreadPoolExecutor(1 if self._stacked else min(len(seeds), os.cpu_count() or 1))
+        init, run, validate = learner.init, learner.run, learner.validate
+        if self._stacked:
+            init = jax.vmap(init)
+            run = jax.vmap(run, in_axes=(0, 0, None, None))
+            validate = jax.vmap(validate, in_axes=(0, 0, None))
+        self._init = jax.jit(init)
+        self._run = jax.jit(run, donate_argnums=0)
+        self._validate = jax.jit(validate)
+        keys = [seed_keys(seed) for seed in self.seeds]
+        self._keys: list[Keys] = [jax.tree.map(lambda *k: jnp.stack(k), *keys)] if self._stacked else keys
+        self._states: list[TrainState] = [self._init(k) for k in self._keys]
+
+    def run(self, count: int) -> None:
+        """Advance every seed by `count` steps and wait for them."""
+
+        def advance(i: int) -> TrainState:
+            return jax.block_until_ready(self._run(self._states[i], self._keys[i], self._data, count))
+
+        self._states = list(self._pool.map(advance, range(len(self._states))))
+        self.step += count
+
+    def read_metrics(self, count: int) -> list[dict[str, float]]:
+        """Each seed's metrics, averaged over the `count` steps since they were last read; then start afresh."""
+        means = self._per_seed([jax.tree.map(lambda x: x / count, state.sums) for state in self._states])
+        self._states = [s._replace(sums=jax.tree.map(jnp.zeros_like, s.sums)) for s in self._states]
+        return means
+
+    def validate(self) -> list[dict[str, float]]:
+        """Each seed's metrics on one batch of held-out data; empty without held-out data."""
+        if self._validation is None:
+            return [{} for _ in self.seeds]
+        pairs = zip(self._states, self._keys, strict=True)
+        return self._per_seed([self._validate(state, keys, self._validation) for state, keys in pairs])
+
+    def _per_seed(self, metrics: list[Any]) -> list[dict[str, float]]:
+        host = jax.device_get(metrics)
+        if self._stacked:
+            host = [{name: values[i] for name, values in host[0].items()} for i in range(len(self.seeds))]
+        return [{name: float(value) for name, value in seed.items()} for seed in host]
+
+    def networks(self) -> list[Networks]:
+        """Each seed's networks, copied to host memory (a running block reuses the device's buffers)."""
+        state = self.snapshot(lambda state: state.networks)
+        return [jax.tree.map(lambda x, i=i: x[i], state) for i in range(len(self.seeds))]
+
+    def snapshot(self, part: Any = lambda state: state) -> Any:
+        """A host copy of (a part of) the state with a leading axis of seeds, whatever the layout here."""
+        parts = [part(state) for state in self._states]
+        if self._stacked:
+            return jax.tree.map(np.array, parts[0])
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
+
+    def restore(self, snapshot: TrainState) -> None:
+        """Continue from `snapshot()`'s output."""
+        if self._stacked:
+            self._states = [jax.tree.map(jnp.array, snapshot)]
+        else:
+            self._states = [jax.tree.map(lambda x, i=i: jnp.array(x[i]), snapshot) for i in range(len(self.seeds))]
+        self.step = int(np.asarray(snapshot.step).max())
+
+    @property
+    def structure(self) -> TrainState:
+        """A state of the right structure, to read a stored one into."""
+        return self._states[0]
