@@ -159,10 +159,10 @@ def check_consistency(
 
 def close_support(support: np.ndarray) -> np.ndarray:
     """The smallest superset of `support` that satisfies P1."""
-    closed = np.asarray(support, bool).copy()
+    closed = np.array(support, dtype=bool)
     while True:
-        touched = closed.any(axis=0) | closed.any(axis=1)
-        grown = closed | touched[None, :]
-        if (grown == closed).all():
+        touched = np.logical_or(closed.any(axis=0), closed.any(axis=1))
+        grown = np.logical_or(closed, np.broadcast_to(touched, closed.shape))
+        if np.array_equal(grown, closed):
             return closed
         closed = grown

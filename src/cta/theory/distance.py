@@ -109,8 +109,8 @@ def surrogate_return(distance: np.ndarray, gamma: float) -> np.ndarray:
 def implied_distance(returns: np.ndarray, gamma: float) -> np.ndarray:
     """d = log_γ(1+(1−γ)Ṽ), elementwise, the inverse of `surrogate_return`.
 
-    Learned values leave the range (−1/(1−γ), 0]; they are clipped to it, so that an estimate at or below the floor reads
-    as a very large and one above 0 as no distance.
+    Learned values leave the range (−1/(1−γ), 0]; they are clipped to it, so that an estimate at or below the floor
+    reads as a very large and one above 0 as no distance.
     """
     check_gamma(gamma)
     remaining = np.clip(1.0 + (1.0 - gamma) * np.asarray(returns, float), np.finfo(float).tiny, 1.0)

@@ -68,8 +68,8 @@ def bilinear_complete(H: np.ndarray, mask: np.ndarray, rank: int) -> Completion:
     """Complete a rank-`rank` matrix from observed blocks: H₂₂ = H₂₁ H₁₁⁺ H₁₂.
 
     `mask` (same shape) marks observed entries. Rows that are observed everywhere are the anchors A₁, columns observed
-    everywhere the displacements D₁; every missing entry must lie in the remaining block A₂×D₂. Exact iff the rank of H₁₁
-    is that of H. Values of `H` at missing entries are ignored.
+    everywhere the displacements D₁; every missing entry must lie in the remaining block A₂×D₂. Exact iff the rank of
+    H₁₁ is that of H. Values of `H` at missing entries are ignored.
     """
     mask = np.asarray(mask, bool)
     H = np.asarray(H, float)

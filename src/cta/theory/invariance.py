@@ -1,7 +1,7 @@
 """How much of a representation of (s, g) survives a change of context: measures on plain arrays.
 
-Nothing here knows an MDP or a network: rows are vectors (exact fields, learned fields φ(x)ᵀα∨, or α∨ itself), with a task
-label and a context label each, so that the same numbers can be read off an exact table and off a trained agent.
+The measures know no network: rows are vectors (exact fields, learned fields φ(x)ᵀα∨, or α∨ itself), with a task label
+and a context label each, so that the same numbers can be read off an exact table and off a trained agent.
 """
 
 from dataclasses import dataclass
@@ -109,10 +109,14 @@ class DualAccuracy:
     rank_correlation: float
 
 
-def dual_accuracy(values: np.ndarray, distances: np.ndarray, gamma: float) -> DualAccuracy:
-    """Compare learned surrogate returns `values` with exact `distances` d* of the same shape (infinite ones skipped)."""
-    from scipy.stats import rankdata
+def average_ranks(values: np.ndarray) -> np.ndarray:
+    """Ranks 1..N of `values` (N,), ties sharing their mean rank (exact distances are full of ties)."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - 0.5 * (counts - 1))[inverse]
 
+
+def dual_accuracy(values: np.ndarray, distances: np.ndarray, gamma: float) -> DualAccuracy:
+    """Compare learned surrogate returns `values` with exact distances d* of the same shape (infinite ones skipped)."""
     values, distances = np.asarray(values, float), np.asarray(distances, float)
     if values.shape != distances.shape:
         raise CtaError(f"dual_accuracy: values {values.shape} and distances {distances.shape} differ in shape")
@@ -129,7 +133,7 @@ def dual_accuracy(values: np.ndarray, distances: np.ndarray, gamma: float) -> Du
         value_error=float(np.sqrt(((learned - target) ** 2).mean())),
         value_correlation=correlation(learned, target),
         distance_error=float(np.median(np.abs(implied_distance(learned, gamma) - exact))),
-        rank_correlation=correlation(rankdata(-learned), rankdata(exact)),
+        rank_correlation=correlation(average_ranks(-learned), average_ranks(exact)),
     )
 
 

@@ -2,7 +2,7 @@
 
 Everything about D (4,096 × 4,096 on an orbit of the 4×4 board) follows from the weight function w on the span of the
 presses: D is a convolution on F₂ʳ, its singular values are the absolute Walsh–Hadamard coefficients of w, and the
-contexts that leave a field unchanged are the annihilator of the field's Walsh support. No dense decomposition is needed.
+contexts that leave a field unchanged are the annihilator of the field's Walsh support. Nothing dense is decomposed.
 """
 
 from dataclasses import dataclass

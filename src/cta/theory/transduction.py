@@ -1,8 +1,8 @@
 """Analogy transduction end to end in a table: cut a combination from the data, fit, ask for it.
 
-The data are pairs (s, g) labelled with the actions that are optimal for them. Held out are all pairs in which slider 1 has
-to move while slider 2 stands at w₀. Models are logits(s, g)_a = u(s)ᵀ W_a v(s, g), fitted by minimum-norm least squares;
-they differ in the anchor features u and in what stands for the goal in v.
+The data are pairs (s, g) labelled with the actions that are optimal for them. Held out are all pairs in which slider 1
+has to move while slider 2 stands at w₀. Models are logits(s, g)_a = u(s)ᵀ W_a v(s, g), fitted by minimum-norm least
+squares; they differ in the anchor features u and in what stands for the goal in v.
 """
 
 from dataclasses import dataclass

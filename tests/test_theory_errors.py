@@ -1,0 +1,102 @@
+"""Bad input to the tabular theory gets one line that names the offending row."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from cta.errors import CtaError
+from cta.theory import (
+    MDP,
+    bilinear_complete,
+    context_invariance,
+    dual_accuracy,
+    exogenous_product,
+    factorise,
+    field,
+    greedy_from_field,
+    one_way_door,
+    sliders,
+    surrogate_return,
+    temporal_distance,
+    value_iteration,
+)
+
+
+def broken_law(value: float) -> np.ndarray:
+    P = np.full((3, 2, 3), 1 / 3)
+    P[2, 1, 0] = value
+    return P
+
+
+@pytest.mark.parametrize("value", [0.5, -1.0, np.nan], ids=["sum", "negative", "nan"])
+def test_errors_a_law_names_state_and_action(value: float) -> None:
+    with pytest.raises(CtaError, match="state 2, action 1 is not a probability distribution"):
+        MDP(broken_law(value))
+
+
+def test_errors_a_chain_names_its_row() -> None:
+    with pytest.raises(CtaError, match="row 1 is not a probability distribution"):
+        exogenous_product(sliders(2), np.array([[1.0, 0.0], [0.5, 0.6]]))
+
+
+@pytest.mark.parametrize("gamma", [0.0, 1.0, -0.5, 1.5, float("nan")])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda gamma: temporal_distance(sliders(2), gamma),
+        lambda gamma: value_iteration(sliders(2), gamma),
+        lambda gamma: surrogate_return(np.zeros(2), gamma),
+        lambda gamma: greedy_from_field(sliders(2), np.zeros((2, 2)), 0, np.zeros(2), gamma=gamma),
+    ],
+    ids=["distance", "values", "return", "greedy"],
+)
+def test_errors_gamma_outside_the_unit_interval(call: Callable[[float], object], gamma: float) -> None:
+    with pytest.raises(CtaError, match=r"outside \(0, 1\)"):
+        call(gamma)
+
+
+def test_errors_unreachable_goals_name_the_row() -> None:
+    D = temporal_distance(one_way_door())
+    with pytest.raises(CtaError, match="state 1 cannot reach 0"):
+        field(D, 0, 2)
+    with pytest.raises(CtaError, match="row 1 is not finite in column 0"):
+        factorise(D, 2)
+
+
+@pytest.mark.parametrize("dim", [0, 13])
+def test_errors_a_rank_larger_than_the_matrix(dim: int) -> None:
+    D = temporal_distance(sliders(4, 3))
+    with pytest.raises(CtaError, match="choose 1 to 12"):
+        factorise(D, dim)
+    with pytest.raises(CtaError, match="choose 1 to 12"):
+        bilinear_complete(D, np.ones_like(D, dtype=bool), dim)
+
+
+def test_errors_a_mask_without_a_core() -> None:
+    with pytest.raises(CtaError, match="no row is observed everywhere"):
+        bilinear_complete(np.ones((3, 3)), ~np.eye(3, dtype=bool), 1)
+
+
+def test_errors_shapes_of_the_metrics() -> None:
+    with pytest.raises(CtaError, match="expected"):
+        context_invariance(np.zeros((3, 2)), np.zeros(2), np.zeros(3))
+    with pytest.raises(CtaError, match="one task seen in two contexts"):
+        context_invariance(np.zeros((2, 2)), np.array([0, 1]), np.array([0, 1]))
+    with pytest.raises(CtaError, match="differ in shape"):
+        dual_accuracy(np.zeros(3), np.zeros(2), 0.9)
+
+
+def test_errors_an_unknown_successor_and_a_stochastic_table() -> None:
+    with pytest.raises(CtaError, match="state 1, action 0 leads to 5"):
+        MDP.deterministic(np.array([[0], [5]]))
+    with pytest.raises(CtaError, match="state 0, action 0 is stochastic"):
+        _ = MDP(np.full((2, 1, 2), 0.5)).successors
+
+
+def test_errors_importing_the_tabular_part_needs_neither_jax_nor_matplotlib() -> None:
+    code = "import sys, cta.theory; print([m for m in ('jax', 'matplotlib', 'rich') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
