@@ -109,7 +109,7 @@ def test_unknown_worlds_and_empty_data_are_refused() -> None:
 
 
 def script(world: DeskWorld, task: int) -> list[tuple[int, float]]:
-    """A plan for a task as subtasks (number among parts then buttons, target of a part), in an order the locks allow."""
+    """A plan for a task: subtasks (number among parts, then buttons; target of a part) in an order the locks allow."""
     m = len(world.parts)
     if not m:
         presses = ((4,), (0, 8), (1, 3, 7), (0, 2, 6, 8), (1, 3, 5, 7))[task - 1]
@@ -127,7 +127,7 @@ def script(world: DeskWorld, task: int) -> list[tuple[int, float]]:
 
 @pytest.mark.parametrize("task", [1, 2, 3, 4, 5])
 def test_a_scripted_plan_solves_the_task(world: DeskWorld, task: int) -> None:
-    """The plan acts on observations alone, through the vector world, so this also tests start, goal, success and done."""
+    """The plan acts through the vector world on observations: this also tests start, goal, success and done."""
     vector = DeskVectorWorld(world, slots=3)
     plan = script(world, task)
     act = jax.jit(lambda state, subtask: oracle_action(world, state, subtask)[0])

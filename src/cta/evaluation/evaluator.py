@@ -1,0 +1,114 @@
+"""The five-task protocol of OGBench, on the embedded worlds and on OGBench's own."""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Self
+
+from cta.data.files import environment_name
+from cta.envs.names import DESK_DATASETS
+from cta.evaluation.episodes import EPISODES, TASKS, EpisodeResult, plan_episodes
+from cta.evaluation.pool import Pool
+from cta.evaluation.rollout import Policy, Progress, play
+
+DESK_SLOTS = 512
+MOST_WORKERS = 16
+"""Beyond this, starting workers takes longer than they save on 250 episodes."""
+GROUPS = 2
+
+
+def usable_cores() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Evaluator:
+    """Evaluates policies on the tasks of one dataset's world; a context manager that keeps its workers between calls.
+
+    The embedded worlds run in this process, all episodes at once. OGBench's worlds run in `workers` processes with up
+    to `slots_per_worker` environments each, in two groups: while the policy computes for one, the other steps.
+    `max_episode_steps` shortens episodes. A worker that gives no answer within `timeout` seconds, dies or raises is
+    replaced up to `retries` times an evaluation, without a trace in the results; `self.retries` counts.
+    """
+
+    def __init__(
+        self,
+        dataset_name: str,
+        *,
+        workers: int | None = None,
+        slots_per_worker: int = 4,
+        max_episode_steps: int | None = None,
+        timeout: float = 120.0,
+        retries: int = 3,
+    ) -> None:
+        self.dataset_name = dataset_name
+        self._limit = max_episode_steps
+        self._slots_per_worker = slots_per_worker
+        self._pool: Pool | None = None
+        if dataset_name not in DESK_DATASETS:
+            count = min(usable_cores(), MOST_WORKERS) if workers is None else max(1, workers)
+            name = environment_name(dataset_name)
+            self._pool = Pool(name, workers=count, limit=max_episode_steps, timeout=timeout, retries=retries)
+
+    @property
+    def retries(self) -> int:
+        """How many times a worker had to be replaced so far."""
+        return self._pool.retries if self._pool else 0
+
+    @property
+    def worker_pids(self) -> list[int]:
+        """The processes that are running for this evaluator."""
+        return self._pool.pids if self._pool else []
+
+    @property
+    def task_names(self) -> tuple[str, ...]:
+        """OGBench's names of the tasks, such as task1_open."""
+        return self._pool.describe()[0] if self._pool else self._desk(slots=1).task_names
+
+    def run(
+        self,
+        make_policy: Callable[[int], Policy],
+        *,
+        run_seed: int,
+        tasks: Sequence[int] = TASKS,
+        episodes: int = EPISODES,
+        eval_seed: int = 0,
+        progress: Progress | None = None,
+    ) -> list[EpisodeResult]:
+        """Play `episodes` episodes of each task and return them sorted by task and episode.
+
+        `make_policy(slots)` is called once for each group of slots. Start, goal and settling steps of an episode are a
+        function of (eval_seed, run_seed, task, episode), so results are paired across checkpoints and methods.
+        """
+        planned = plan_episodes(run_seed=run_seed, tasks=tasks, episodes=episodes, eval_seed=eval_seed)
+        try:
+            return play(self._worlds(len(planned)), make_policy, planned, progress=progress)
+        except BaseException:
+            # Requests may be under way; a later call begins with new workers.
+            self.close()
+            raise
+
+    def _worlds(self, episodes: int) -> list:
+        if self._pool is None:
+            return [self._desk(slots=min(episodes, DESK_SLOTS))]
+        groups = min(GROUPS, episodes)
+        slots = min(self._pool.size * self._slots_per_worker, episodes)
+        return self._pool.worlds(groups=groups, slots=-(-slots // groups))
+
+    def _desk(self, *, slots: int):
+        from cta.envs.desk import EPISODE_LIMIT, find_world  # the desk runs on JAX, which workers do without
+        from cta.envs.desk_vector import DeskVectorWorld
+
+        world = find_world(self.dataset_name)
+        assert world is not None
+        return DeskVectorWorld(world, slots=slots, max_episode_steps=self._limit or EPISODE_LIMIT)
+
+    def close(self) -> None:
+        """End the worker processes."""
+        if self._pool is not None:
+            self._pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

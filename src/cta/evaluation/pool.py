@@ -1,0 +1,266 @@
+"""Worker processes as vector worlds, and what happens when one of them fails.
+
+What an environment does is a function of (task, seed, actions). So the parent keeps the actions of every running
+episode, and a worker that died, hung or raised is replaced by a fresh one which replays them: nobody who steps the
+world notices, and the results are the same to the bit.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from multiprocessing import Pipe
+from typing import Any
+
+import numpy as np
+
+from cta.envs.protocol import Episode, Step
+from cta.errors import CtaError
+
+Entry = tuple[int, Episode | None, np.ndarray | None]
+REPLAY_RATE = 20.0
+"""Steps a second that the slowest machine replays at least: a hung replay is told from a long one by it."""
+
+
+class _Failure(Exception):
+    """A worker did not answer; the text says why."""
+
+
+class Worker:
+    """One worker process with the log that can rebuild its environments.
+
+    Requests are answered in order. `submit` may be called again before `result`, which is how two groups of slots keep
+    the process busy. `retries` counts the fresh starts so far; more than `allowed` within one evaluation are an error.
+    """
+
+    def __init__(self, env_name: str, *, limit: int | None, timeout: float, allowed: int) -> None:
+        self._env_name = env_name
+        self._limit = limit
+        self._timeout = timeout
+        self._allowed = allowed
+        self.retries = 0
+        self._failures = 0
+        self._log: dict[int, tuple[Episode, list[np.ndarray]]] = {}
+        self._outstanding: deque[tuple[Any, ...]] = deque()
+        self._start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def _start(self) -> None:
+        self._messages = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
+        self._connection, theirs = Pipe()
+        descriptor, limit, parent = theirs.fileno(), self._limit or 0, os.getpid()
+        command = [
+            sys.executable,
+            "-m",
+            "cta.evaluation.worker",
+            str(descriptor),
+            self._env_name,
+            str(limit),
+            str(parent),
+        ]
+        # One thread each: the workers together are what fills the cores.
+        settings = {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            command,
+            pass_fds=[descriptor],
+            env=os.environ | settings,
+            stdin=subprocess.DEVNULL,
+            stdout=self._messages,
+            stderr=self._messages,
+            start_new_session=True,
+        )
+        theirs.close()
+
+    def submit(self, *request: Any) -> None:
+        """Send a request; its answer comes from the matching `result`."""
+        self._outstanding.append(request)
+        with suppress(OSError):  # a dead worker: `result` finds out and says why
+            self._connection.send(request)
+
+    def result(self) -> Any:
+        """The answer to the oldest request, after as many fresh starts as it takes and are allowed."""
+        while True:
+            try:
+                answer = self._answer(self._timeout)
+                break
+            except _Failure as failure:
+                self._recover(str(failure))
+        request = self._outstanding.popleft()
+        if request[0] == "round":
+            self._remember(request[1], answer[-1])
+        return answer
+
+    def _answer(self, timeout: float) -> Any:
+        """Wait for one reply. The pipe also becomes readable when the process is gone."""
+        if not self._connection.poll(timeout):
+            raise _Failure(f"no answer for {timeout:.0f} s")
+        try:
+            kind, *content = self._connection.recv()
+        except (EOFError, OSError):
+            raise _Failure(self._cause_of_death()) from None
+        if kind == "ok":
+            return content[0]
+        text, fixable = content
+        if fixable:
+            raise CtaError(text)
+        raise _Failure(text)
+
+    def _remember(self, entries: list[Entry], done: np.ndarray) -> None:
+        for (slot, episode, action), finished in zip(entries, done, strict=True):
+            if episode is not None:
+                self._log[slot] = (episode, [])
+            elif finished:
+                del self._log[slot]
+            elif action is not None:
+                self._log[slot][1].append(action)
+
+    def _recover(self, cause: str) -> None:
+        """A fresh process in the state of the last answered request, with the open requests sent again."""
+        self.stop(patience=0.0)
+        self._failures += 1
+        if self._failures > self._allowed:
+            raise CtaError(f"{self._env_name}: the simulator failed {self._failures} times in one evaluation: {cause}")
+        self.retries += 1
+        self._start()
+        replay = [(slot, episode, np.array(actions)) for slot, (episode, actions) in self._log.items()]
+        steps = sum(len(actions) for _, _, actions in replay)
+        try:
+            self._connection.send(("replay", replay))
+            self._answer(self._timeout + steps / REPLAY_RATE)
+            for request in self._outstanding:
+                self._connection.send(request)
+        except (OSError, _Failure) as failure:
+            self._recover(str(failure))
+
+    def _cause_of_death(self) -> str:
+        """What is known about a process that closed its pipe: its last words, or the signal that ended it."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=5)
+        code = self._process.poll()
+        if code is not None and code < 0:
+            return f"a worker process was ended by {signal.Signals(-code).name}"
+        self._messages.seek(0)
+        lines = self._messages.read().decode(errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "no message")
+        return f"a worker process ended with exit code {code}: {last}"
+
+    def forgive(self) -> None:
+        """A new evaluation begins: count failures from zero, and forget episodes that nobody will continue."""
+        self._failures = 0
+        self._log.clear()
+
+    def stop(self, *, patience: float = 5.0) -> None:
+        """Close the pipe, which ends an idle worker; kill it if it does not end within `patience` seconds."""
+        self._connection.close()
+        try:
+            self._process.wait(timeout=patience)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._messages.close()
+
+
+class Pool:
+    """Up to `workers` processes for one environment, started when first used."""
+
+    def __init__(
+        self, env_name: str, *, workers: int, limit: int | None = None, timeout: float = 120.0, retries: int = 3
+    ) -> None:
+        self.env_name = env_name
+        self.size = workers
+        self._options: dict[str, Any] = {"limit": limit, "timeout": timeout, "allowed": retries}
+        self._workers: dict[int, Worker] = {}
+        self._retired = 0
+        self._description: tuple[tuple[str, ...], int, int] | None = None
+
+    @property
+    def retries(self) -> int:
+        """How many times a worker had to be replaced."""
+        return self._retired + sum(worker.retries for worker in self._workers.values())
+
+    @property
+    def pids(self) -> list[int]:
+        return [worker.pid for worker in self._workers.values()]
+
+    def worker(self, index: int) -> Worker:
+        if index not in self._workers:
+            self._workers[index] = Worker(self.env_name, **self._options)
+        return self._workers[index]
+
+    def describe(self) -> tuple[tuple[str, ...], int, int]:
+        """(task names, episode limit, action size) of the environment."""
+        description = self._description
+        if description is None:
+            self.worker(0).submit("describe")
+            description = self._description = self.worker(0).result()
+        assert description is not None
+        return description
+
+    def worlds(self, *, groups: int, slots: int) -> list["PoolWorld"]:
+        """`groups` vector worlds of `slots` slots each, spread over all workers, for a new evaluation."""
+        for index in range(min(self.size, slots)):
+            self.worker(index).forgive()
+        return [PoolWorld(self, group=group, groups=groups, slots=slots) for group in range(groups)]
+
+    def close(self) -> None:
+        """End all workers. Also safe in the middle of anything."""
+        while self._workers:
+            _, worker = self._workers.popitem()
+            worker.stop(patience=0.0)
+            self._retired += worker.retries
+
+
+class PoolWorld:
+    """One group of slots of a pool: slot k lives in worker k mod workers, so that every worker serves every group."""
+
+    def __init__(self, pool: Pool, *, group: int, groups: int, slots: int) -> None:
+        self.slots = slots
+        self._pool = pool
+        self._place = [(k % pool.size, k // pool.size * groups + group) for k in range(slots)]
+        self.task_names, self.max_episode_steps, self.action_dim = pool.describe()
+        self._active = np.zeros(slots, bool)
+        self._asked: dict[int, list[int]] = {}
+        self._observations: np.ndarray | None = None
+        self._goals: np.ndarray | None = None
+
+    def send(self, actions: np.ndarray, start: Mapping[int, Episode]) -> None:
+        """Begin one round: slots in `start` begin that episode, the others step if their episode is still running."""
+        entries: dict[int, list[Entry]] = {}
+        self._asked = {}
+        self._active[list(start)] = True
+        for k in np.flatnonzero(self._active).tolist():
+            worker, slot = self._place[k]
+            entry = (slot, start[k], None) if k in start else (slot, None, np.array(actions[k], np.float32))
+            entries.setdefault(worker, []).append(entry)
+            self._asked.setdefault(worker, []).append(k)
+        for worker, request in entries.items():
+            self._pool.worker(worker).submit("round", request)
+
+    def receive(self) -> Step:
+        """Finish the round begun by `send`. A slot whose episode is over keeps its last observation, and stays done."""
+        success, done = np.zeros(self.slots, bool), ~self._active
+        for worker, slots in self._asked.items():
+            observations, goals, reached, finished = self._pool.worker(worker).result()
+            if self._observations is None or self._goals is None:
+                shape = (self.slots, *observations.shape[1:])
+                self._observations, self._goals = (np.zeros(shape, observations.dtype) for _ in range(2))
+            self._observations[slots] = observations
+            local = {self._place[k][1]: k for k in slots}
+            for slot, goal in goals.items():
+                self._goals[local[slot]] = goal
+            success[slots], done[slots] = reached, finished
+        self._asked = {}
+        self._active &= ~done
+        if self._observations is None or self._goals is None:
+            raise RuntimeError("receive before the first episode began")
+        return Step(self._observations.copy(), self._goals.copy(), success, done)
+
+    def close(self) -> None:
+        """The pool owns the processes."""

@@ -1,0 +1,97 @@
+"""Playing a list of episodes with a policy in groups of slots."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from cta.envs.protocol import Episode, Step, VectorWorld
+from cta.errors import CtaError
+from cta.evaluation.episodes import EpisodeResult, as_episode
+
+Policy = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+"""(observations (slots, …), goals (slots, …), first (slots,) bool) → actions (slots, A).
+
+`first` marks the slots that are at the first observation of an episode. Slots without an episode are passed along, so
+that the number of rows never changes; their actions are ignored."""
+Progress = Callable[[int, int], None]
+"""Called with (episodes done, episodes in total)."""
+
+
+class _Group:
+    """A world, its policy and its queue. Which episode a slot gets is decided by rounds, never by the clock."""
+
+    def __init__(self, world: VectorWorld, policy: Policy, queue: Sequence[EpisodeResult]) -> None:
+        self._world = world
+        self._policy = policy
+        self._queue = deque(queue)
+        self._playing: dict[int, EpisodeResult] = {}
+        self._steps = np.zeros(world.slots, int)
+        self._first = np.zeros(world.slots, bool)
+        self.finished: list[EpisodeResult] = []
+        self._send(np.zeros((world.slots, world.action_dim), np.float32))
+
+    @property
+    def active(self) -> bool:
+        return bool(self._playing)
+
+    def _send(self, actions: np.ndarray) -> None:
+        """Give the free slots, in their order, the next episodes of the queue, and begin the round."""
+        start: dict[int, Episode] = {}
+        for slot in range(self._world.slots):
+            if slot not in self._playing and self._queue:
+                self._playing[slot] = self._queue.popleft()
+                start[slot] = as_episode(self._playing[slot])
+        self._steps += 1
+        self._steps[list(start)] = 0
+        self._first[:] = False
+        self._first[list(start)] = True
+        if self._playing:
+            self._world.send(actions, start)
+
+    def advance(self) -> None:
+        """Finish the round under way, note which episodes ended, and begin the next round with the policy's actions."""
+        step = self._world.receive()
+        for slot in [slot for slot in self._playing if step.done[slot]]:
+            played = self._playing.pop(slot)
+            self.finished.append(replace(played, success=bool(step.success[slot]), steps=int(self._steps[slot])))
+        if self._playing:
+            self._send(self._act(step))
+        else:
+            self._send(np.zeros((self._world.slots, self._world.action_dim), np.float32))
+
+    def _act(self, step: Step) -> np.ndarray:
+        actions = np.asarray(self._policy(step.observations, step.goals, self._first.copy()))
+        expected = (self._world.slots, self._world.action_dim)
+        if actions.shape != expected:
+            raise CtaError(f"the policy returned actions of shape {actions.shape}; this world needs {expected}")
+        if not np.isfinite(actions[sorted(self._playing)]).all():
+            raise CtaError("the policy returned an action that is not a number: the networks have diverged")
+        return actions
+
+
+def play(
+    worlds: Sequence[VectorWorld],
+    make_policy: Callable[[int], Policy],
+    planned: Sequence[EpisodeResult],
+    *,
+    progress: Progress | None = None,
+) -> list[EpisodeResult]:
+    """Play the planned episodes and return their results, sorted.
+
+    The groups take turns: while the policy computes for one, the others step. Episode i belongs to group i mod groups.
+    """
+    groups = [
+        _Group(world, make_policy(world.slots), planned[number :: len(worlds)]) for number, world in enumerate(worlds)
+    ]
+    done = 0
+    while any(group.active for group in groups):
+        for group in groups:
+            if group.active:
+                group.advance()
+        finished = sum(len(group.finished) for group in groups)
+        if progress is not None and finished != done:
+            progress(finished, len(planned))
+        done = finished
+    return sorted(result for group in groups for result in group.finished)

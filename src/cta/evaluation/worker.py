@@ -1,0 +1,104 @@
+"""The worker process: several OGBench environments, stepped as told through a pipe. It never imports JAX.
+
+Started as `python -m cta.evaluation.worker FD ENV LIMIT PARENT`, not by `multiprocessing`, so that the caller's main
+module is not run again and its imports (JAX among them) do not come along.
+
+Requests and replies are pickled tuples:
+    ("describe",)                              → (task names, episode limit, action size)
+    ("round", [(slot, episode, action), …])    → (observations, {slot: goal}, success, done), one row an entry
+    ("replay", [(slot, episode, actions), …])  → None; begins each episode and repeats its actions
+An entry of a round has an episode to begin or an action to take. Every reply is ("ok", payload) or ("error", text,
+whether the user can fix it). Environments are made when a slot is first used, because making one takes a while.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+
+from cta.envs.ogbench import OgbenchWorld
+from cta.envs.protocol import Episode
+from cta.errors import CtaError
+
+
+class Slots:
+    """The environments of one worker, by slot."""
+
+    def __init__(self, env_name: str, limit: int | None) -> None:
+        self._env_name = env_name
+        self._limit = limit
+        self._worlds: dict[int, OgbenchWorld] = {}
+
+    def world(self, slot: int) -> OgbenchWorld:
+        if slot not in self._worlds:
+            world = OgbenchWorld(self._env_name)
+            world.max_episode_steps = self._limit or world.max_episode_steps
+            self._worlds[slot] = world
+        return self._worlds[slot]
+
+    def describe(self) -> tuple[tuple[str, ...], int, int]:
+        world = self.world(0)
+        return world.task_names, world.max_episode_steps, world.action_dim
+
+    def round(self, entries: list[tuple[int, Episode | None, np.ndarray | None]]) -> tuple:
+        observations, goals, success, done = [], {}, [], []
+        for slot, episode, action in entries:
+            world = self.world(slot)
+            reached = finished = False
+            if episode is not None:
+                observation, goals[slot] = world.reset(episode.task, episode.seed)
+            elif action is not None:
+                observation, reached, finished = world.step(action)
+            else:
+                raise ValueError("an entry of a round needs an episode or an action")
+            observations.append(observation)
+            success.append(reached)
+            done.append(finished)
+        return np.stack(observations), goals, np.array(success), np.array(done)
+
+    def replay(self, entries: list[tuple[int, Episode, np.ndarray]]) -> None:
+        for slot, episode, actions in entries:
+            world = self.world(slot)
+            world.reset(episode.task, episode.seed)
+            for action in actions:
+                world.step(action)
+
+
+def serve(connection: Connection, slots: Slots) -> None:
+    """Answer requests until the other end is closed."""
+    while True:
+        try:
+            kind, *arguments = connection.recv()
+        except EOFError:
+            return
+        reply: tuple[Any, ...]
+        try:
+            reply = ("ok", getattr(slots, kind)(*arguments))
+        except CtaError as error:
+            reply = ("error", str(error), True)
+        except Exception as error:
+            reply = ("error", f"{type(error).__name__}: {error}", False)
+        connection.send(reply)
+
+
+def _leave_with_parent(parent: int) -> None:
+    """End this process when its parent is gone, even in the middle of a long step."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
+def main() -> None:
+    descriptor, env_name, limit, parent = sys.argv[1:]
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's to handle; it closes the pipe
+    threading.Thread(target=_leave_with_parent, args=(int(parent),), daemon=True).start()
+    serve(Connection(int(descriptor)), Slots(env_name, int(limit) or None))
+
+
+if __name__ == "__main__":
+    main()
