@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cta.data import TrajectoryDataset as TrajectoryDataset
     from cta.errors import CtaError as CtaError
+    from cta.experiment import Run as Run
+    from cta.experiment import resume as resume
+    from cta.experiment import train as train
 
 try:
     __version__ = version("cta")
@@ -19,8 +22,11 @@ except PackageNotFoundError:  # a source tree on PYTHONPATH, as on a machine wit
 _HOME = {
     "TrajectoryDataset": "cta.data",
     "CtaError": "cta.errors",
+    "Run": "cta.experiment",
+    "resume": "cta.experiment",
+    "train": "cta.experiment",
 }
-__all__ = ["CtaError", "TrajectoryDataset", "__version__"]
+__all__ = ["CtaError", "Run", "TrajectoryDataset", "__version__", "resume", "train"]
 
 
 def __getattr__(name: str) -> Any:

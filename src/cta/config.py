@@ -4,7 +4,10 @@ import dataclasses
 import types
 import typing
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from pathlib import PurePath
+from typing import Annotated, Any, Literal
+
+from tyro.conf import arg
 
 from cta.errors import CtaError
 
@@ -43,6 +46,21 @@ class AgentConfig:
     actor_geom_sample: bool = False
     """Later rows at geometric (else uniform) distance for actor goals."""
 
+    def check(self) -> None:
+        """Complain in one line about values that make no sense."""
+        if self.batch_size < 1:
+            raise CtaError(f"--agent.batch-size must be at least 1, not {self.batch_size}")
+        if not 0 < self.discount < 1:
+            raise CtaError(f"--agent.discount must lie in (0, 1), not {self.discount}")
+        if not 0 < self.tau <= 1:
+            raise CtaError(f"--agent.tau must lie in (0, 1], not {self.tau}")
+        if not self.lr > 0:
+            raise CtaError(f"--agent.lr must be positive, not {self.lr}")
+        for kind in ("value", "actor"):
+            mix = [getattr(self, f"{kind}_p_{goal}goal") for goal in ("cur", "traj", "random")]
+            if min(mix) < 0 or abs(sum(mix) - 1) > 1e-6:
+                raise CtaError(f"--agent.{kind}-p-curgoal, -trajgoal, -randomgoal must add up to 1, not {sum(mix):g}")
+
 
 @dataclass(frozen=True)
 class DualConfig:
@@ -61,7 +79,7 @@ class DualConfig:
     value_target: Literal["online", "ema"] = "online"
     """Bootstrap the critic from the online φ, ψ or from EMA copies."""
     pretrain_steps: int = 0
-    """0: learn jointly with the agent. n: learn alone for n steps, then freeze and train the agent (the paper's text)."""
+    """0: learn jointly with the agent; n: learn alone for n steps, then freeze and train the agent."""
 
 
 @dataclass(frozen=True)
@@ -142,18 +160,22 @@ class RunConfig:
     """One run: data, seeds, length, and what is measured on the way."""
 
     agent: AgentConfig
-    agent_name: str = "cta"
+    agent_name: Annotated[str, arg(name="agent", metavar="NAME")] = "cta"
     """Agent; `cta agents` lists them."""
-    dataset: str = "desk-play-v0"
+    dataset: Annotated[str, arg(aliases=["--env-name"], metavar="NAME|FILE")] = "desk-play-v0"
     """Dataset name (`cta data list`) or the path of an npz file."""
     dataset_dir: str | None = None
     """Folder of datasets (default: OGBench's, ~/.ogbench/data, or $OGBENCH_DATA_DIR)."""
     seeds: tuple[int, ...] = (0,)
-    """Seeds, trained together: a count (8 means 0…7) or a list (0,3,5; a single one as 3,)."""
-    steps: int = 1_000_000
+    """Trained together: a count (8 means 0…7) or a list (0,3,5; one alone as `3,` or --seed 3)."""
+    steps: Annotated[int, arg(aliases=["--train-steps"])] = 1_000_000
     """Optimiser steps."""
     run_dir: str | None = None
-    """Run directory (default: runs/DATASET/AGENT-TIME)."""
+    """Run directory (default: SAVE_DIR/[GROUP/]DATASET/AGENT-TIME)."""
+    save_dir: str = "runs"
+    """Folder of run directories, used when --run-dir is not given."""
+    group: Annotated[str | None, arg(aliases=["--run-group"])] = None
+    """Name of a group of runs: a folder in SAVE_DIR, and the W&B group."""
     log_interval: int = 5_000
     """Steps between rows of train.csv."""
     eval_interval: int = 100_000
@@ -170,16 +192,31 @@ class RunConfig:
     """Processes that step the simulator (default: the number of cores)."""
     eval_seed: int = 0
     """Base seed of evaluation episodes."""
-    checkpoint_interval: int = 100_000
+    checkpoint_interval: Annotated[int, arg(aliases=["--save-interval"])] = 100_000
     """Steps between checkpoints (0: only with evaluations and at the end)."""
-    videos: int = 0
-    """Videos per task recorded after training."""
+    videos: Annotated[int, arg(aliases=["--video-episodes"])] = 0
+    """Videos per task, recorded after training."""
     video_frame_skip: int = 3
     """Record every N-th frame."""
-    group: str | None = None
-    """Name of a group of runs: a folder of the default run directory, and the W&B group."""
     wandb: bool = False
     """Also log to Weights & Biases (needs `pip install 'cta[wandb]'`)."""
+
+    @property
+    def dataset_name(self) -> str:
+        """The dataset's name, also when it was given as a file."""
+        return PurePath(self.dataset).name.removesuffix(".npz")
+
+    def check(self) -> None:
+        """Complain in one line about values that make no sense."""
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
+            raise CtaError(f"--seeds: {self.seeds} is not a list of different non-negative numbers")
+        for name in ("steps", "log_interval", "eval_episodes", "video_frame_skip"):
+            if getattr(self, name) < 1:
+                raise CtaError(f"--{name.replace('_', '-')} must be at least 1, not {getattr(self, name)}")
+        for name in ("eval_interval", "checkpoint_interval", "videos", "eval_temperature", "eval_gaussian"):
+            if getattr(self, name) < 0:
+                raise CtaError(f"--{name.replace('_', '-')} must not be negative")
+        self.agent.check()
 
 
 def to_dict(config: Any) -> dict[str, Any]:

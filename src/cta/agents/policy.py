@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cta.agents.base import Agent, Networks
+from cta.errors import CtaError
 
 
 class Policy:
@@ -59,3 +60,24 @@ def _compiled(agent: Agent, temperature: float, noise: float) -> Any:
 
         _CACHE[agent, temperature, noise] = jax.jit(act)
     return _CACHE[agent, temperature, noise]
+
+
+class GoalPolicy:
+    """`policy(observation, goal)` → action; single vectors or batches, NumPy in, NumPy out."""
+
+    def __init__(self, agent: Agent, networks: Networks, *, temperature: float = 0.0, seed: int = 0):
+        self._make = partial(Policy, agent, networks, temperature=temperature, seed=seed)
+        self._policies: dict[int, Policy] = {}
+
+    def __call__(self, observation: np.ndarray, goal: np.ndarray, *, first: bool = False) -> np.ndarray:
+        """Actions in [-1,1]. `first=True` begins a new episode (it matters only to agents that hold a subgoal)."""
+        observations, goals = np.asarray(observation, np.float32), np.asarray(goal, np.float32)
+        if observations.shape != goals.shape or observations.ndim not in (1, 2):
+            raise CtaError(f"observation {observations.shape} and goal {goals.shape} must be equal vectors or batches")
+        single = observations.ndim == 1
+        if single:
+            observations, goals = observations[None], goals[None]
+        count = len(observations)
+        policy = self._policies.setdefault(count, self._make())
+        actions = policy(observations, goals, np.full(count, first))
+        return actions[0] if single else actions

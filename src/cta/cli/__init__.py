@@ -1,1 +1,72 @@
+"""The `cta` command: one module a subcommand, imported only when it is asked for."""
 
+import difflib
+import os
+import sys
+from importlib import import_module
+
+from cta import __version__
+from cta.errors import CtaError
+
+COMMANDS = {
+    "train": "train an agent on a dataset and score it on the way",
+    "resume": "continue a run that stopped",
+    "evaluate": "score a run's checkpoints in the simulator, record videos",
+    "data": "generate, download, list and inspect datasets",
+    "agents": "list the agents",
+    "theory": "check the paper's theory on small exact worlds",
+    "doctor": "show devices, versions, rendering and data folders",
+}
+
+HELP = f"""\
+usage: cta COMMAND [options]
+
+Offline goal-conditioned reinforcement learning by analogy.
+
+commands:
+{chr(10).join(f"  {name:10} {text}" for name, text in COMMANDS.items())}
+
+Start here:
+  cta train --dataset desk-play-v0                          a small world, minutes on a laptop
+  cta train --dataset scene-play-v0 --agent cta --seeds 8   the paper's settings
+  cta COMMAND --help                                        everything a command can do
+
+exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted and resumable
+"""
+
+DONE, ERROR, USAGE, INTERRUPTED = 0, 1, 2, 3
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(argv: list[str]) -> int:
+    """Run a command line; returns the exit code. Whatever a user can fix is one line on standard error."""
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(HELP, end="")
+        return DONE if argv else USAGE
+    if argv[0] in ("--version", "-V", "version"):
+        print(f"cta {__version__}")
+        return DONE
+    name, rest = argv[0], argv[1:]
+    if name not in COMMANDS:
+        close = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean 'cta {close[0]}'?" if close else "'cta --help' lists the commands"
+        print(f"cta: there is no command '{name}': {hint}", file=sys.stderr)
+        return USAGE
+    try:
+        return import_module(f"cta.cli.{name}").main(rest)
+    except CtaError as error:
+        print(f"cta {name}: {error}", file=sys.stderr)
+        return ERROR
+    except KeyboardInterrupt:
+        print(f"cta {name}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output (head, less) has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else USAGE

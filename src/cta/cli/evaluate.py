@@ -1,0 +1,110 @@
+"""cta evaluate"""
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+import tyro
+from rich.progress import Progress
+from tyro.conf import Positional, arg
+
+from cta.cli import DONE
+from cta.errors import CtaError
+
+DESCRIPTION = """\
+Score a run's policies by OGBench's protocol: five tasks, 50 episodes each, temperature 0.
+
+Start, goal and settling steps of every episode are fixed by its seed, so scores are paired across checkpoints and
+methods. Results are added to RUN/evaluate.csv (columns as in eval.csv); scoring the same step again replaces its rows.
+
+  cta evaluate RUN                          the newest checkpoint of every seed
+  cta evaluate RUN --step 800000,900000     these checkpoints
+  cta evaluate RUN --episodes 10 --videos 2 a quick look, and two videos a task
+"""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to score."""
+
+    run: Annotated[Positional[str], arg(metavar="RUN")]
+    """Run directory."""
+    step: str = "last"
+    """Checkpoints to score: `last`, `all`, or steps separated by commas."""
+    episodes: Annotated[int, arg(aliases=["--eval-episodes"])] = 50
+    """Episodes per task."""
+    tasks: Annotated[int | None, arg(aliases=["--eval-tasks"])] = None
+    """Only the first N tasks."""
+    temperature: Annotated[float, arg(aliases=["--eval-temperature"])] = 0.0
+    """Policy temperature (0: the mean action)."""
+    noise: Annotated[float, arg(aliases=["--eval-gaussian"])] = 0.0
+    """Standard deviation of noise added to actions."""
+    workers: int | None = None
+    """Processes that step the simulator (default: the number of cores)."""
+    eval_seed: int = 0
+    """Base seed of the episodes."""
+    videos: Annotated[int, arg(aliases=["--video-episodes"])] = 0
+    """Videos per task of the first seed."""
+    video_frame_skip: int = 3
+    """Record every N-th frame."""
+
+
+def main(argv: list[str]) -> int:
+    settings = tyro.cli(Settings, args=argv, prog="cta evaluate", description=DESCRIPTION)
+    if settings.episodes < 1:
+        raise CtaError("--episodes must be at least 1")
+    from cta.cli.summary import print_scores, record
+    from cta.envs.names import KNOWN
+    from cta.experiment import Run
+
+    run = Run(settings.run)
+    if run.config.dataset_name not in KNOWN:
+        raise CtaError(f"{run.config.dataset_name} belongs to no known environment, so there is nothing to roll out in")
+    run.config = replace(
+        run.config,
+        eval_episodes=settings.episodes,
+        eval_tasks=settings.tasks,
+        eval_temperature=settings.temperature,
+        eval_gaussian=settings.noise,
+        eval_workers=settings.workers,
+        eval_seed=settings.eval_seed,
+        video_frame_skip=settings.video_frame_skip,
+    )
+    rows = _score(run, _steps(run, settings.step))
+    print_scores(rows, run)
+    if settings.videos:
+        step, networks = run.networks(int(rows[-1]["step"]))
+        record(run, step, networks[0], episodes=settings.videos)
+    return DONE
+
+
+def _steps(run: Any, choice: str) -> list[int]:
+    steps = run.steps()
+    if not steps:
+        raise CtaError(f"{run.path} has no checkpoint yet")
+    if choice in ("last", "all"):
+        return steps if choice == "all" else steps[-1:]
+    try:
+        return sorted(int(step) for step in choice.replace("_", "").split(","))
+    except ValueError as error:
+        raise CtaError(f"--step {choice}: give `last`, `all`, or numbers separated by commas") from error
+
+
+def _score(run: Any, steps: list[int]) -> list[dict[str, Any]]:
+    from cta.evaluation import Evaluator
+    from cta.experiment.scoring import score_rows
+
+    rows: list[dict[str, Any]] = []
+    config, log = run.config, run.files.eval_log("evaluate.csv")
+    with Evaluator(config.dataset_name, workers=config.eval_workers) as evaluator, Progress() as bar:
+        for step in steps:
+            _, networks = run.networks(step)
+            task = bar.add_task(f"step {step:,}")
+
+            def progress(seed: int, done: int, total: int, task: Any = task, step: int = step) -> None:
+                bar.update(task, completed=done, total=total, description=f"step {step:,}, seed {seed}")
+
+            fresh = score_rows(evaluator, run.agent, networks, config, step, progress)
+            log.keep(lambda row, step=step: int(row["step"]) != step)
+            log.append(fresh)
+            rows += fresh
+    return rows

@@ -1,0 +1,37 @@
+"""cta resume"""
+
+import sys
+from typing import Annotated
+
+import tyro
+from tyro.conf import Positional, arg
+
+from cta.cli import DONE, INTERRUPTED
+
+DESCRIPTION = """\
+Continue a run that was stopped, killed or cut off, from its newest checkpoint (or from the beginning if it has none).
+
+On a CPU the result is bit for bit that of a run that was never stopped. Rows logged after the checkpoint are written
+again; evaluations that were in flight are done again.
+
+  cta resume runs/desk-play-v0/cta-20260101-120000
+
+exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted and resumable
+"""
+
+
+def main(argv: list[str]) -> int:
+    def parse(run: Annotated[Positional[str], arg(metavar="RUN", help="Run directory.")]) -> str:
+        return run
+
+    path = tyro.cli(parse, args=argv, prog="cta resume", description=DESCRIPTION)
+    from cta import experiment
+    from cta.cli.summary import finish
+
+    try:
+        run = experiment.resume(path)
+    except experiment.Interrupted as stop:
+        print(f"cta resume: {stop}", file=sys.stderr)
+        return INTERRUPTED
+    finish(run)
+    return DONE

@@ -1,0 +1,111 @@
+"""cta train"""
+
+import json
+import re
+import sys
+from dataclasses import replace
+
+import tyro
+
+from cta.cli import DONE, INTERRUPTED
+from cta.config import RunConfig, to_dict
+from cta.errors import CtaError
+
+DESCRIPTION = """\
+Train an agent, log and checkpoint it, and score it on the way.
+
+The defaults shown are the paper's for this --agent and --dataset; every one can be changed, the agent's own as
+--agent.FIELD. OGBench's flag names (--env_name, --train_steps, --save_interval, --agent.low_alpha=3.0) work too.
+
+  cta train --dataset desk-play-v0                                   a small world, minutes on a laptop
+  cta train --dataset scene-play-v0 --agent cta --seeds 8            the paper's settings
+  cta train --dataset my.npz --steps 50000 --agent.subgoal-steps 15  your own trajectories
+  cta train --dataset scene-play-v0 --print-config                   show all settings as JSON and stop
+
+exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted and resumable
+"""
+
+
+def main(argv: list[str]) -> int:
+    config = parse([word for word in argv if word != "--print-config"])
+    config.check()
+    if "--print-config" in argv:
+        print(json.dumps(to_dict(config), indent=2))
+        return DONE
+    from cta import experiment
+    from cta.cli.summary import finish
+
+    try:
+        run = experiment.start(config)
+    except experiment.Interrupted as stop:
+        print(f"cta train: {stop}", file=sys.stderr)
+        return INTERRUPTED
+    finish(run)
+    return DONE
+
+
+def parse(argv: list[str]) -> RunConfig:
+    """The preset of --agent and --dataset, changed by every other flag."""
+    from cta.experiment import run_config
+
+    argv = translate(argv)
+    default = run_config(_value(argv, "--agent") or "cta", _value(argv, "--dataset", "--env-name") or "desk-play-v0")
+    config = tyro.cli(RunConfig, default=default, args=argv, prog="cta train", description=DESCRIPTION)
+    return replace(config, agent_name=default.agent_name)
+
+
+def translate(argv: list[str]) -> list[str]:
+    """Our shorthands and OGBench's habits, in the form the parser knows.
+
+    `--seeds 8` becomes 0…7, `--seeds 0,3,5` a list, `--seed 3` one seed; `--x=False` becomes `--no-x`.
+    """
+    words: list[str] = []
+    for word in argv:
+        flag, equals, value = word.partition("=")
+        if flag.startswith("--"):
+            flag = flag.replace("_", "-")
+            if value in ("True", "False"):
+                stem, name = flag.rsplit(".", 1) if "." in flag else ("--", flag[2:])
+                words.append(flag if value == "True" else f"{stem}{'.' if '.' in flag else ''}no-{name}")
+                continue
+            words += [flag, value] if equals else [flag]
+        else:
+            words.append(word)
+    return _expand_seeds(_drop_foreign(words))
+
+
+def _drop_foreign(words: list[str]) -> list[str]:
+    """OGBench flags that have no counterpart, with a line that says why."""
+    if "--restore-path" in words or "--restore-epoch" in words:
+        raise CtaError("--restore_path: `cta resume RUN` continues a run, with its optimiser, logs and random streams")
+    if "--eval-on-cpu" in words:
+        at = words.index("--eval-on-cpu")
+        print("note: --eval_on_cpu has no effect, policies are always evaluated on the CPU", file=sys.stderr)
+        words = words[:at] + words[at + 2 :]
+    return words
+
+
+def _expand_seeds(words: list[str]) -> list[str]:
+    for flag in ("--seeds", "--seed"):
+        if flag in words[:-1]:
+            at = words.index(flag)
+            seeds = parse_seeds(words[at + 1], alone=flag == "--seed")
+            return [*words[:at], "--seeds", *map(str, seeds), *words[at + 2 :]]
+    return words
+
+
+def parse_seeds(text: str, *, alone: bool = False) -> tuple[int, ...]:
+    """`8` → 0…7 (a single seed if `alone`); `0,3,5` → those; `3,` → 3 alone."""
+    if not re.fullmatch(r"\d+(,\d+)*,?", text):
+        raise CtaError(f"--seeds {text}: give a count (8), a list (0,3,5) or one seed with a comma (3,)")
+    numbers = tuple(int(number) for number in text.split(",") if number)
+    if "," in text or alone:
+        return numbers
+    if numbers[0] == 0:
+        raise CtaError("--seeds 0: a count of at least 1, or `0,` for seed 0 alone")
+    return tuple(range(numbers[0]))
+
+
+def _value(words: list[str], *flags: str) -> str | None:
+    """What follows the first of these flags."""
+    return next((words[i + 1] for i, word in enumerate(words[:-1]) if word in flags), None)

@@ -1,0 +1,70 @@
+"""What produced a file: command, versions, commit and hardware, as plain data."""
+
+import os
+import platform
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from cta import __version__
+
+PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "ogbench", "mujoco", "dm-control", "gymnasium")
+
+
+def command() -> str:
+    """The command line as typed, without the folder the program lives in."""
+    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python, of this package and of those whose version can change a number."""
+    found = {"python": platform.python_version(), "cta": __version__}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "absent"
+    return found
+
+
+def commit() -> str | None:
+    """The commit of the source tree this package runs from, with `+changes` if the tree differs from it."""
+
+    def git(*words: str) -> str | None:
+        call = ["git", "-C", str(Path(__file__).parent), *words]
+        try:
+            done = subprocess.run(call, capture_output=True, text=True, timeout=10, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    # A checkout of some other project that merely contains an installed copy does not count.
+    tracked = git("ls-files", "--error-unmatch", Path(__file__).name)
+    revision = git("rev-parse", "HEAD") if tracked else None
+    if revision is None:
+        return os.environ.get("CTA_COMMIT")
+    return revision + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
+
+
+def hardware() -> dict[str, str | int | None]:
+    """Processor, cores and the accelerator JAX uses."""
+    import jax
+
+    devices = jax.devices()
+    return {
+        "cpu": _cpu_name(),
+        "cores": os.cpu_count(),
+        "backend": jax.default_backend(),
+        "device": devices[0].device_kind,
+        "devices": len(devices),
+    }
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
