@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cta.data import TrajectoryDataset, dataset_folder, resolve
 from cta.data.files import is_path
+from cta.envs.generate_record import provenance
 from cta.envs.names import DESK_DATASETS, expected_shapes, known_spec, validation_count
 from cta.errors import CtaError
 
@@ -48,7 +49,13 @@ def generate_desk(
     world = name.removesuffix("-play-v0")
     validation = validation_count(episodes)
     rows = episode_steps + 1
-    return generate_play(world, episodes=episodes, validation_episodes=validation, episode_steps=rows, seed=seed)
+    pair = generate_play(world, episodes=episodes, validation_episodes=validation, episode_steps=rows, seed=seed)
+    made = {"episodes": episodes, "episode_steps": episode_steps, "seed": seed}
+    train, held_out = (
+        replace(data, provenance=provenance(name, split=split, **made))
+        for data, split in zip(pair, ("train", "validation"), strict=True)
+    )
+    return train, held_out
 
 
 def _keep(name: str, train: TrajectoryDataset, validation: TrajectoryDataset, folder: Path) -> None:

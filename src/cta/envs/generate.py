@@ -1,0 +1,254 @@
+"""Generating OGBench's datasets: seeded episode by episode, on several processes, continued after an interruption.
+
+Every episode has its own seed, so the number of workers, the order and interruptions leave no trace in the files. A
+finished episode is kept as a small file in a hidden folder beside the target; at the end they are streamed into the two
+files of the dataset, which never are in memory as a whole.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cta.data.npz import Column, NpzReader, column, write_npz
+from cta.data.progress import Advance, progress
+from cta.envs import gl
+from cta.envs.datasets import generate_desk
+from cta.envs.generate_record import provenance
+from cta.envs.names import DESK_DATASETS, DatasetSpec, known_spec, validation_count
+from cta.errors import CtaError
+
+SPLITS = ("train", "validation")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A dataset to be made: the file of each split is `folder / NAME.npz` and `folder / NAME-val.npz`."""
+
+    spec: DatasetSpec
+    folder: Path
+    episodes: int
+    episode_steps: int
+    seed: int
+
+    @property
+    def full_size(self) -> bool:
+        return (self.episodes, self.episode_steps) == (self.spec.episodes, self.spec.episode_steps)
+
+    def count(self, split: str) -> int:
+        return self.episodes if split == "train" else validation_count(self.episodes)
+
+    def target(self, split: str) -> Path:
+        return self.folder / f"{self.spec.name}{'' if split == 'train' else '-val'}.npz"
+
+    def record(self, split: str) -> dict[str, Any]:
+        return provenance(
+            self.spec.name, split=split, episodes=self.episodes, episode_steps=self.episode_steps, seed=self.seed
+        )
+
+    def workshop(self) -> Path:
+        """The hidden folder of finished episodes, named after everything an episode depends on."""
+        fixed = self.record("") | {"command": "", "episodes": 0}
+        key = hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:12]
+        return self.folder / f".{self.spec.name}.{key}.parts"
+
+
+def plan_job(
+    name: str,
+    *,
+    folder: Path,
+    episodes: int | None = None,
+    episode_steps: int | None = None,
+    seed: int = 0,
+) -> Job:
+    """Check a request; sizes not given are those of the published dataset."""
+    spec = known_spec(name)
+    if spec.needs_expert:
+        raise CtaError(
+            f"{name} needs a trained {spec.family.removesuffix('maze')} expert and cannot be generated here; "
+            f"OGBench publishes it: `cta data download {name}`"
+        )
+    job = Job(
+        spec,
+        folder,
+        spec.episodes if episodes is None else episodes,
+        spec.episode_steps if episode_steps is None else episode_steps,
+        seed,
+    )
+    if min(job.episodes, job.episode_steps) < 1 or seed < 0:
+        raise CtaError("--episodes and --episode-steps are at least 1, and --seed is not negative")
+    return job
+
+
+def generate(job: Job, *, workers: int = 1) -> list[Path]:
+    """Make the dataset's two files, or find them there already, made by the same request; returns their paths."""
+    missing = [split for split in SPLITS if not _already_there(job, split)]
+    if missing:
+        try:
+            job.folder.mkdir(parents=True, exist_ok=True)
+            writable = os.access(job.folder, os.W_OK)
+        except OSError as error:
+            raise CtaError(f"cannot create {job.folder}: {error.strerror or error}") from None
+        if not writable:
+            raise CtaError(f"cannot write into {job.folder}: choose another folder with --out")
+        if job.spec.name in DESK_DATASETS:
+            _generate_desk(job)
+        else:
+            _generate_simulated(job, missing, workers=workers)
+    return [job.target(split) for split in SPLITS]
+
+
+def _already_there(job: Job, split: str) -> bool:
+    path = job.target(split)
+    if not path.exists():
+        return False
+    with NpzReader(path) as file:
+        if file.provenance() == job.record(split):
+            return True
+    raise CtaError(f"{path} exists, is not what this command makes, and is never overwritten: move it, or give --out")
+
+
+def _generate_desk(job: Job) -> None:
+    datasets = generate_desk(job.spec.name, episodes=job.episodes, episode_steps=job.episode_steps, seed=job.seed)
+    for split, dataset in zip(SPLITS, datasets, strict=True):
+        if not job.target(split).exists():
+            dataset.to_npz(job.target(split))
+
+
+def _generate_simulated(job: Job, missing: list[str], *, workers: int) -> None:
+    if job.spec.visual:
+        gl.enable_rendering()
+    workshop = job.workshop()
+    with _sole_user(workshop):
+        wanted = [(split, index) for split in missing for index in range(job.count(split))]
+        todo = [(split, index) for split, index in wanted if not _part(workshop, split, index).exists()]
+        rows = job.episode_steps + 1
+        done = (len(wanted) - len(todo)) * rows
+        with progress(job.spec.name, total=len(wanted) * rows, unit="steps", done=done) as advance:
+            _run(job, todo, workers=workers, advance=advance)
+        for split in reversed(missing):  # validation first: a training file always has its other half
+            _assemble(job, workshop, split)
+        shutil.rmtree(workshop, ignore_errors=True)
+
+
+@contextmanager
+def _sole_user(workshop: Path) -> Iterator[None]:
+    """Keep two processes from working in the same folder."""
+    workshop.mkdir(exist_ok=True)
+    with open(workshop / "lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise CtaError(f"another process is generating this dataset in {workshop.parent}") from None
+        yield
+
+
+def _part(workshop: Path, split: str, index: int) -> Path:
+    return workshop / f"{split}-{index:06d}.npz"
+
+
+def _run(job: Job, todo: list[tuple[str, int]], *, workers: int, advance: Advance) -> None:
+    rows = job.episode_steps + 1
+    if workers <= 1 or len(todo) <= 1:
+        maker = EpisodeMaker(job)
+        try:
+            for split, index in todo:
+                maker.make(split, index)
+                advance(rows)
+        finally:
+            maker.close()
+        return
+    pool = ProcessPoolExecutor(min(workers, len(todo)), get_context("spawn"), initializer=_begin, initargs=(job,))
+    try:
+        for future in as_completed([pool.submit(_make, *item) for item in todo]):
+            future.result()
+            advance(rows)
+    except BrokenProcessPool:
+        raise CtaError(
+            "a worker process died (out of memory?): finished episodes are kept; run the same command again, "
+            "perhaps with fewer --workers"
+        ) from None
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+class EpisodeMaker:
+    """Makes the episodes of a job and keeps each as a part file."""
+
+    def __init__(self, job: Job) -> None:
+        from cta.envs.manipulation_data import ManipulationEpisodes
+        from cta.envs.maze_data import PointMazeEpisodes
+
+        self._job, self._workshop = job, job.workshop()
+        if job.spec.family == "pointmaze":
+            self._source = PointMazeEpisodes(job.spec.env_name)
+        else:
+            self._source = ManipulationEpisodes(job.spec.env_name, job.spec.kind)
+
+    def make(self, split: str, index: int) -> None:
+        """One episode, fixed by (seed, split, index)."""
+        arrays = self._source.episode((self._job.seed, SPLITS.index(split), index), self._job.episode_steps)
+        terminals = np.zeros(self._job.episode_steps + 1, bool)
+        terminals[-1] = True
+        for key, values in arrays.items():
+            if values.dtype.kind == "f" and not np.isfinite(values).all():
+                raise CtaError(
+                    f"{self._job.spec.name}: the simulator left the finite numbers in {key}, episode {index}"
+                )
+        columns = {"observations": arrays.pop("observations"), "actions": arrays.pop("actions"), "terminals": terminals}
+        part = {key: column(values) for key, values in (columns | arrays).items()}
+        write_npz(_part(self._workshop, split, index), part, None)
+
+    def close(self) -> None:
+        self._source.close()
+
+
+_maker: EpisodeMaker | None = None
+
+
+def _begin(job: Job) -> None:
+    """In a worker process: Ctrl-C is the parent's business, which lets the episodes under way finish."""
+    global _maker
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _maker = EpisodeMaker(job)
+
+
+def _make(split: str, index: int) -> None:
+    assert _maker is not None
+    _maker.make(split, index)
+
+
+def _assemble(job: Job, workshop: Path, split: str) -> None:
+    """Stream the episodes of a split into its file, one array after the other."""
+    parts = [_part(workshop, split, index) for index in range(job.count(split))]
+    with NpzReader(parts[0]) as first:
+        headers = {key: first.header(key) for key in first.keys}
+
+    def pieces(key: str) -> Iterator[np.ndarray]:
+        for part in parts:
+            with NpzReader(part) as file:
+                yield file[key]
+
+    columns = {
+        key: Column(dtype, (len(parts) * shape[0], *shape[1:]), pieces(key)) for key, (shape, dtype) in headers.items()
+    }
+    if job.target(split).exists():
+        raise CtaError(f"{job.target(split)} appeared meanwhile and is never overwritten")
+    write_npz(job.target(split), columns, job.record(split))
+
+
+def default_workers() -> int:
+    """The processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

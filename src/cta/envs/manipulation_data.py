@@ -1,0 +1,141 @@
+"""One episode of play or noisy data in a manipulation world, by OGBench's own oracles."""
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from cta.envs.names import family
+from cta.envs.ogbench import close_env, global_numpy_seed, make_env, spread_seed
+from cta.errors import CtaError
+
+PLAN_NOISE, PLAN_SMOOTHING = 0.1, 0.5
+MARKOV_MIN_NORM, MARKOV_NOISE = 0.4, 0.1
+NOISE_SCALES = np.array([1.0, 1.0, 1.0, 3.0, 10.0])
+RANDOM_ACTIONS = {"cube": 0.1, "scene": 0.1, "puzzle": 0.2}
+STACKING = {"double": (0.0, 0.25), "triple": (0.05, 0.35)}
+TARGETS = {"cube": "cube", "puzzle": "button"}
+HEALTHY_ATTEMPTS = 100
+
+
+class ManipulationEpisodes:
+    """Makes episodes of one dataset; each is a function of its seed, whatever was made before."""
+
+    def __init__(self, env_name: str, kind: str) -> None:
+        self.env_name, self.kind = env_name, kind
+        self._env = make_env(env_name, data_collection=True)
+        self._env.reset(seed=0)  # compiles the model
+        self._oracles = _make_oracles(self._env, family(env_name), kind)
+        self._random = RANDOM_ACTIONS[family(env_name)] if kind == "noisy" else 0.0
+
+    def episode(self, seed: tuple[int, ...], steps: int) -> dict[str, np.ndarray]:
+        """`steps` transitions as `steps + 1` rows; in the scene an unhealthy episode is discarded and made anew."""
+        for attempt in range(HEALTHY_ATTEMPTS):
+            scene, box, shared = spread_seed(np.random.SeedSequence((*seed, attempt)), 3)
+            self._env.action_space.seed(box)
+            with global_numpy_seed(shared):
+                rows = self._play(scene, steps + 1)
+            if family(self.env_name) != "scene" or healthy(rows["qpos"]):
+                return rows
+        raise CtaError(f"{self.env_name}: {HEALTHY_ATTEMPTS} attempts at an episode all lost the cube (seed {seed})")
+
+    def close(self) -> None:
+        close_env(self._env)
+
+    def _play(self, scene_seed: int, rows: int) -> dict[str, np.ndarray]:
+        env, record = self._env, Recorder()
+        shared = np.random.mtrand._rand  # the oracles' generator, seeded by the caller
+        forget_targets(env)
+        observation, info = env.reset(seed=scene_seed)
+        stacking = _stacking_probability(self.env_name, shared)
+        noise = shared.uniform(0, MARKOV_NOISE) * NOISE_SCALES if self.kind == "noisy" else None
+        oracle = self._oracles[info["privileged/target_task"]]
+        oracle.reset(observation, info)
+        for _ in range(rows):
+            if shared.random_sample() < self._random:
+                action = env.action_space.sample()
+            else:
+                action = np.array(oracle.select_action(observation, info))
+                if noise is not None:
+                    action = action + shared.normal(0, noise)
+            action = np.clip(action, -1, 1)
+            following, _, _, _, info = env.step(action)
+            if oracle.done:
+                # As in OGBench the step's own `info` stays in use, so a Markov oracle's first action still looks at the
+                # old target.
+                env.set_new_target(return_info=False, p_stack=stacking)
+                target = env.get_reset_info()
+                oracle = self._oracles[target["privileged/target_task"]]
+                oracle.reset(None, target)
+            record.add(observation, action, info)
+            observation = following
+        return record.arrays()
+
+
+class Recorder:
+    """Collects rows: the observation, the action, and the simulator's state before the step."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, list[np.ndarray]] = {}
+
+    def add(self, observation: np.ndarray, action: np.ndarray, info: dict[str, Any]) -> None:
+        row = {"observations": observation, "actions": action, "qpos": info["prev_qpos"], "qvel": info["prev_qvel"]}
+        if "prev_button_states" in info:
+            row["button_states"] = info["prev_button_states"]
+        for key, value in row.items():
+            self._rows.setdefault(key, []).append(value)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The rows in OGBench's on-disk types."""
+        arrays = {}
+        for key, values in self._rows.items():
+            pixels = key == "observations" and values[0].dtype == np.uint8
+            dtype = np.uint8 if pixels else np.int64 if key == "button_states" else np.float32
+            arrays[key] = np.asarray(values, dtype=dtype)
+        return arrays
+
+
+def healthy(qpos: np.ndarray) -> bool:
+    """Whether the scene's cube stayed in sight: never far to one side, and in the drawer's range only at its height."""
+    y, z = qpos[:, 15], qpos[:, 16]
+    lost = (y >= 0.29) | ((y <= -0.3) & ((z < 0.06) | (z > 0.08)))
+    return not lost.any()
+
+
+def _stacking_probability(env_name: str, generator: np.random.RandomState) -> float:
+    if "single" in env_name:
+        return 0.0
+    for size, (low, high) in STACKING.items():
+        if size in env_name:
+            return generator.uniform(low, high)
+    return 0.5
+
+
+def _make_oracles(env: Any, world: str, kind: str) -> dict[str, Any]:
+    """The oracle of each target type: open-loop plans for play, closed-loop Markov policies for noisy data."""
+    style = "plan" if kind == "play" else "markov"
+    settings: dict[str, Any] = {"env": env}
+    if kind == "play":
+        settings |= {"noise": PLAN_NOISE, "noise_smoothing": PLAN_SMOOTHING}
+    else:
+        settings |= {"min_norm": MARKOV_MIN_NORM}
+    oracles = {}
+    for target in ("cube", "button", "drawer", "window") if world == "scene" else (TARGETS[world],):
+        module = import_module(f"ogbench.manipspace.oracles.{style}.{target}_{style}")
+        oracle = getattr(module, f"{target.title()}{style.title()}Oracle")
+        extra = {"gripper_always_closed": True} if world == "puzzle" else {}
+        oracles[target] = oracle(**settings, **extra)
+    return oracles
+
+
+def forget_targets(env: Any) -> None:
+    """Clear what a scene remembers of earlier episodes' targets.
+
+    A reset draws one target and leaves the other kinds as they were; a Markov oracle's first look is at the old ones.
+    """
+    if hasattr(env, "_target_window_pos"):
+        env._target_block, env._target_button = 0, 0
+        env._target_button_states[:] = 0
+        env._target_drawer_pos, env._target_window_pos = 0.0, 0.0
+        env.model.site("drawer_handle_center_target").pos[1] = 0.0
+        env.model.site("window_handle_center_target").pos[0] = 0.0
