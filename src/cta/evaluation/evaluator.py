@@ -37,7 +37,7 @@ class Evaluator:
         workers: int | None = None,
         slots_per_worker: int = 4,
         max_episode_steps: int | None = None,
-        timeout: float = 120.0,
+        timeout: float = 60.0,
         retries: int = 3,
     ) -> None:
         self.dataset_name = dataset_name

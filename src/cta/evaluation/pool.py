@@ -22,8 +22,10 @@ from cta.envs.protocol import Episode, Step
 from cta.errors import CtaError
 
 Entry = tuple[int, Episode | None, np.ndarray | None]
-REPLAY_RATE = 20.0
-"""Steps a second that the slowest machine replays at least: a hung replay is told from a long one by it."""
+START_SECONDS = 60.0
+"""Time granted to a new process, and for each environment it makes, on top of the time for an answer."""
+STEP_SECONDS = 0.1
+"""Time granted for each step of a replay."""
 
 
 class _Failure(Exception):
@@ -46,6 +48,7 @@ class Worker:
         self._failures = 0
         self._log: dict[int, tuple[Episode, list[np.ndarray]]] = {}
         self._outstanding: deque[tuple[Any, ...]] = deque()
+        self._slots: set[int] = set()
         self._start()
 
     @property
@@ -53,6 +56,8 @@ class Worker:
         return self._process.pid
 
     def _start(self) -> None:
+        self._slots.clear()
+        self._grace = START_SECONDS
         self._messages = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
         self._connection, theirs = Pipe()
         descriptor, limit, parent = theirs.fileno(), self._limit or 0, os.getpid()
@@ -88,7 +93,7 @@ class Worker:
         """The answer to the oldest request, after as many fresh starts as it takes and are allowed."""
         while True:
             try:
-                answer = self._answer(self._timeout)
+                answer = self._answer(self._patience(self._outstanding[0]))
                 break
             except _Failure as failure:
                 self._recover(str(failure))
@@ -96,6 +101,14 @@ class Worker:
         if request[0] == "round":
             self._remember(request[1], answer[-1])
         return answer
+
+    def _patience(self, request: tuple[Any, ...]) -> float:
+        """Seconds to wait for the answer to a request: longer where it starts the process or makes environments."""
+        kind, *content = request
+        entries = content[0] if content else [(0,)]
+        new = {entry[0] for entry in entries} - self._slots
+        steps = sum(len(entry[2]) for entry in entries) if kind == "replay" else 0
+        return self._timeout + self._grace + START_SECONDS * len(new) + STEP_SECONDS * steps
 
     def _answer(self, timeout: float) -> Any:
         """Wait for one reply. The pipe also becomes readable when the process is gone."""
@@ -105,6 +118,7 @@ class Worker:
             kind, *content = self._connection.recv()
         except (EOFError, OSError):
             raise _Failure(self._cause_of_death()) from None
+        self._grace = 0.0
         if kind == "ok":
             return content[0]
         text, fixable = content
@@ -114,6 +128,7 @@ class Worker:
 
     def _remember(self, entries: list[Entry], done: np.ndarray) -> None:
         for (slot, episode, action), finished in zip(entries, done, strict=True):
+            self._slots.add(slot)
             if episode is not None:
                 self._log[slot] = (episode, [])
             elif finished:
@@ -130,10 +145,10 @@ class Worker:
         self.retries += 1
         self._start()
         replay = [(slot, episode, np.array(actions)) for slot, (episode, actions) in self._log.items()]
-        steps = sum(len(actions) for _, _, actions in replay)
         try:
             self._connection.send(("replay", replay))
-            self._answer(self._timeout + steps / REPLAY_RATE)
+            self._answer(self._patience(("replay", replay)))
+            self._slots.update(self._log)
             for request in self._outstanding:
                 self._connection.send(request)
         except (OSError, _Failure) as failure:
@@ -171,7 +186,7 @@ class Pool:
     """Up to `workers` processes for one environment, started when first used."""
 
     def __init__(
-        self, env_name: str, *, workers: int, limit: int | None = None, timeout: float = 120.0, retries: int = 3
+        self, env_name: str, *, workers: int, limit: int | None = None, timeout: float = 60.0, retries: int = 3
     ) -> None:
         self.env_name = env_name
         self.size = workers
