@@ -1,0 +1,322 @@
+"""Generating datasets: seeded episode by episode, whatever the workers, the order and the interruptions."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import ogbench
+import pytest
+
+from cta.cli.data import main
+from cta.data import TrajectoryDataset
+from cta.envs import generate as generate_module
+from cta.envs import gl
+from cta.envs.datasets import open_dataset
+from cta.envs.generate import EpisodeMaker, generate, plan_job
+from cta.envs.manipulation_data import ManipulationEpisodes, healthy
+from cta.envs.maze_data import PointMazeEpisodes, maze_cells
+from cta.errors import CtaError
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*DISPLAY environment variable is missing"),
+    pytest.mark.filterwarnings("ignore:.*precision lowered by casting:UserWarning"),  # OGBench's own action space
+]
+needs_gl = pytest.mark.skipif(gl.find_backend() is None, reason="no OpenGL library (make system)")
+MAZE = "pointmaze-medium-navigate-v0"
+
+
+def run(*words: object) -> int:
+    return main([str(word) for word in words])
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def assert_same_episode(one: dict[str, np.ndarray], two: dict[str, np.ndarray]) -> None:
+    assert list(one) == list(two)
+    for key in one:
+        np.testing.assert_array_equal(one[key], two[key], err_msg=key)
+
+
+def test_one_worker_and_two_give_the_same_bytes_and_ogbench_loads_them(tmp_path, capsys):
+    size = ("--episodes", 2, "--episode-steps", 30)
+    for workers in (1, 2):
+        assert run("generate", "puzzle-3x3-play-v0", *size, "--workers", workers, "--out", tmp_path / str(workers)) == 0
+    assert contents(tmp_path / "1") == contents(tmp_path / "2")
+    assert list(contents(tmp_path / "1")) == ["puzzle-3x3-play-v0-val.npz", "puzzle-3x3-play-v0.npz"]
+    assert str(tmp_path / "2" / "puzzle-3x3-play-v0.npz") in capsys.readouterr().out
+
+    env, train, val = ogbench.make_env_and_datasets(
+        "puzzle-3x3-play-v0", dataset_dir=str(tmp_path / "1"), compact_dataset=True, add_info=True
+    )
+    name, ours, ours_val = open_dataset("puzzle-3x3-play-v0", dataset_dir=tmp_path / "1", info=True)
+    assert name == "puzzle-3x3-play-v0"
+    assert ours_val is not None
+    for theirs, mine in ((train, ours), (val, ours_val)):
+        view = mine.compact(info=True)
+        assert set(theirs) == set(view)
+        for key, values in theirs.items():
+            np.testing.assert_array_equal(values, view[key], err_msg=key)
+    assert (ours.num_episodes, ours.num_rows, ours_val.num_episodes) == (2, 62, 1)
+    assert set(ours.info) == {"qpos", "qvel", "button_states"}
+    # The stored state is the one the observation shows, so OGBench can put it back.
+    env.reset()
+    env.unwrapped.set_state(*(ours.info[key][40] for key in ("qpos", "qvel", "button_states")))
+    lights = slice(20, None, 4)
+    np.testing.assert_array_equal(env.unwrapped.compute_observation()[lights], ours.observations[40, lights])
+    np.testing.assert_allclose(env.unwrapped.compute_observation()[:6], ours.observations[40, :6], atol=1e-6)
+    env.close()
+    regular, _ = ogbench.make_env_and_datasets(
+        "puzzle-3x3-play-v0", dataset_path=str(tmp_path / "1" / "puzzle-3x3-play-v0.npz"), dataset_only=True
+    )
+    np.testing.assert_array_equal(regular["next_observations"], ours.regular()["next_observations"])
+
+
+def test_an_episode_does_not_depend_on_what_its_process_did_before():
+    fresh, used = ManipulationEpisodes("scene-v0", "noisy"), ManipulationEpisodes("scene-v0", "noisy")
+    used.episode((0, 0, 1), 60)
+    # What an unlucky earlier episode would leave: a Markov oracle's first look is at the old targets.
+    used._env._target_button, used._env._target_button_states[:] = 1, 1
+    used._env.model.site("drawer_handle_center_target").pos[1] = -0.16
+    expected = fresh.episode((0, 0, 7), 120)
+    assert_same_episode(used.episode((0, 0, 7), 120), expected)
+    other = fresh.episode((0, 0, 8), 5)
+    assert (other["observations"][0] != expected["observations"][0]).any()
+    fresh.close()
+    used.close()
+
+
+def test_targets_of_earlier_episodes_are_forgotten():
+    maker = ManipulationEpisodes("scene-v0", "noisy")
+    env = maker._env
+    infos = []
+    for leftover in (0, 1):
+        env._target_button, env._target_button_states[:] = leftover, leftover
+        env._target_drawer_pos = -0.16 * leftover
+        env.model.site("window_handle_center_target").pos[0] = 0.2 * leftover
+        maker.episode((3, 0, 0), 1)
+        infos.append(env.get_reset_info())
+    for key, value in infos[0].items():
+        np.testing.assert_array_equal(value, infos[1][key], err_msg=key)
+    maker.close()
+
+
+@pytest.mark.parametrize(
+    ("env_name", "kind"),
+    [("cube-triple-v0", "noisy"), ("cube-single-v0", "play"), ("puzzle-4x6-v0", "noisy"), ("scene-v0", "play")],
+)
+def test_the_settings_are_those_of_ogbench(env_name, kind):
+    maker = ManipulationEpisodes(env_name, kind)
+    world = env_name.split("-")[0]
+    for oracle in maker._oracles.values():
+        if kind == "play":
+            assert (oracle._noise, oracle._noise_smoothing, oracle._dt) == (0.1, 0.5, 0.4)
+        else:
+            assert oracle._min_norm == 0.4
+    assert maker._random == {"play": 0.0, "noisy": 0.2 if world == "puzzle" else 0.1}[kind]
+    if world != "cube":
+        assert maker._oracles["button"]._gripper_always_closed == (world == "puzzle")
+    if world == "scene":
+        assert set(maker._oracles) == {"cube", "button", "drawer", "window"}
+    rows = maker.episode((0, 0, 0), 9)
+    assert {len(values) for values in rows.values()} == {10}
+    assert ("button_states" in rows) == (world != "cube")
+    assert np.abs(rows["actions"]).max() <= 1
+    assert {rows[key].dtype for key in ("observations", "actions", "qpos", "qvel")} == {np.dtype(np.float32)}
+    maker.close()
+
+
+def test_rows_are_the_state_before_the_action():
+    maker = ManipulationEpisodes("cube-single-v0", "play")
+    rows = maker.episode((5, 0, 0), 20)
+    np.testing.assert_allclose(rows["observations"][:, :6], rows["qpos"][:, :6], atol=1e-6)  # joint angles
+    np.testing.assert_allclose(rows["observations"][:, 6:12], rows["qvel"][:, :6], atol=1e-6)
+    maker.close()
+
+
+def test_health_check_of_the_scene():
+    qpos = np.zeros((4, 25))
+    qpos[:, 16] = 0.02
+    assert healthy(qpos)
+    lost, low, inside = qpos.copy(), qpos.copy(), qpos.copy()
+    lost[2, 15] = 0.29
+    low[1, 15] = -0.3
+    inside[1, 15:17] = (-0.35, 0.066)
+    assert not healthy(lost)
+    assert not healthy(low)
+    assert healthy(inside)
+
+
+def test_vertices_are_the_free_cells_that_are_not_inside_a_corridor():
+    maze = np.array([[1, 1, 1, 1, 1], [1, 0, 0, 0, 1], [1, 0, 1, 0, 1], [1, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
+    cells, vertices = maze_cells(maze)
+    assert len(cells) == 6
+    assert vertices == [(1, 1), (1, 3), (2, 3), (3, 1)]
+
+
+def test_point_maze_walks_through_free_cells_towards_goals():
+    maker = PointMazeEpisodes("pointmaze-medium-v0")
+    rows = maker.episode((0, 0, 0), 400)
+    cells = [maker._env.xy_to_ij(xy) for xy in rows["observations"]]
+    assert all(maker._env.maze_map[cell] == 0 for cell in cells)
+    assert len(set(cells)) > 8
+    assert np.abs(rows["actions"]).max() <= 1
+    assert_same_episode(PointMazeEpisodes("pointmaze-medium-v0").episode((0, 0, 0), 400), rows)
+    maker.close()
+
+
+def test_an_interrupted_generation_continues_where_it_stopped(tmp_path, monkeypatch, capsys):
+    command = ("generate", MAZE, "--episodes", 3, "--episode-steps", 20, "--workers", 1, "--out")
+    assert run(*command, tmp_path / "whole") == 0
+    made = []
+    original = EpisodeMaker.make
+
+    def interrupted(self: EpisodeMaker, split: str, index: int) -> None:
+        if len(made) == 2:
+            raise KeyboardInterrupt
+        made.append((split, index))
+        original(self, split, index)
+
+    monkeypatch.setattr(EpisodeMaker, "make", interrupted)
+    assert run(*command, tmp_path / "cut") == 3
+    assert "the same command continues" in capsys.readouterr().err
+    assert [path.suffix for path in (tmp_path / "cut").iterdir()] == [".parts"]
+    monkeypatch.setattr(EpisodeMaker, "make", lambda self, *item: (made.append(item), original(self, *item))[1])
+    assert run(*command, tmp_path / "cut") == 0
+    assert sorted(made) == [("train", 0), ("train", 1), ("train", 2), ("validation", 0)]
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+def test_another_seed_is_another_dataset_and_validation_is_not_training(tmp_path):
+    for seed in (0, 1):
+        run(
+            "generate",
+            MAZE,
+            "--episodes",
+            1,
+            "--episode-steps",
+            5,
+            "--workers",
+            1,
+            "--seed",
+            seed,
+            "--out",
+            tmp_path / str(seed),
+        )
+    _, zero, zero_val = open_dataset(tmp_path / "0" / f"{MAZE}.npz")
+    _, one, _ = open_dataset(tmp_path / "1" / f"{MAZE}.npz")
+    assert zero_val is not None
+    assert (zero.observations != one.observations).any()
+    assert (zero.observations != zero_val.observations).any()
+
+
+def test_provenance_is_inside_and_says_what_fixes_the_bytes(tmp_path):
+    run("generate", MAZE, "--episodes", 1, "--episode-steps", 5, "--seed", 4, "--workers", 1, "--out", tmp_path)
+    record = TrajectoryDataset.from_npz(tmp_path / f"{MAZE}.npz").provenance
+    assert record is not None
+    assert record["command"] == f"cta data generate {MAZE} --episodes 1 --episode-steps 5 --seed 4"
+    assert (record["seed"], record["episodes"], record["episode_steps"], record["split"]) == (4, 1, 5, "train")
+    assert set(record["versions"]) >= {"python", "cta", "mujoco", "dm-control", "ogbench", "gymnasium", "numpy"}
+    json.dumps(record)
+
+
+def test_nothing_is_overwritten(tmp_path):
+    command = ("generate", MAZE, "--episodes", 1, "--episode-steps", 5, "--workers", 1, "--out", tmp_path)
+    assert run(*command) == 0
+    before = contents(tmp_path)
+    assert run(*command) == 0  # the same request again finds its own work
+    with pytest.raises(CtaError, match="never overwritten"):
+        run(*command, "--seed", 1)
+    assert contents(tmp_path) == before
+
+
+def test_only_the_full_size_goes_to_the_data_folder(tmp_path, monkeypatch):
+    with pytest.raises(CtaError, match="--out DIR"):
+        run("generate", MAZE, "--episodes", 2, "--dataset-dir", tmp_path)
+    monkeypatch.setenv("OGBENCH_DATA_DIR", str(tmp_path / "data"))
+    assert run("generate", "desk-play-v0") == 0
+    assert sorted(contents(tmp_path / "data")) == ["desk-play-v0-val.npz", "desk-play-v0.npz"]
+    assert open_dataset("desk-play-v0")[1].num_episodes == 500
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("antmaze-large-navigate-v0",), "cta data download antmaze-large-navigate-v0"),
+        (("humanoidmaze-giant-navigate-v0",), "needs a trained humanoid expert"),
+        (("puzle-3x3-play-v0",), "did you mean puzzle-3x3-play-v0"),
+        ((MAZE, "--episodes", "0"), "at least 1"),
+        ((MAZE, "--workers", "0"), "--workers is at least 1"),
+        ((MAZE, "--seed", "-1"), "not negative"),
+    ],
+)
+def test_requests_that_make_no_sense_get_one_line(tmp_path, words, complaint):
+    with pytest.raises(CtaError, match=complaint) as caught:
+        run("generate", *words, "--out", tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_two_processes_do_not_share_a_workshop(tmp_path):
+    job = plan_job(MAZE, folder=tmp_path, episodes=1, episode_steps=5)
+    with generate_module._sole_user(job.workshop()), pytest.raises(CtaError, match="another process is generating"):
+        generate(job)
+    generate(job)
+
+
+def test_desk_data_is_generated_on_first_use_and_kept(tmp_path):
+    name, train, val = open_dataset("desk-play-v0", dataset_dir=tmp_path / "data")
+    assert name == "desk-play-v0"
+    assert val is not None
+    assert (train.num_episodes, val.num_episodes, train.info) == (500, 50, {})
+    before = contents(tmp_path / "data")
+    again = open_dataset("desk-play-v0", dataset_dir=tmp_path / "data", info=True)[1]
+    assert again.fingerprint() == train.fingerprint()
+    assert again.provenance == train.provenance is not None
+    assert "button_states" in again.info
+    assert run("generate", "desk-play-v0", "--dataset-dir", tmp_path / "data") == 0
+    assert contents(tmp_path / "data") == before
+
+
+def test_desk_data_is_used_from_memory_where_nothing_can_be_written(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    _, train, _ = open_dataset("desk-play-v0", dataset_dir=tmp_path / "file" / "data")
+    assert train.num_episodes == 500
+    assert "used from memory" in capsys.readouterr().err
+
+
+def test_a_missing_dataset_names_both_ways(tmp_path):
+    with pytest.raises(CtaError, match=r"cta data generate scene-play-v0.*cta data download scene-play-v0"):
+        open_dataset("scene-play-v0", dataset_dir=tmp_path)
+    with pytest.raises(CtaError) as caught:
+        open_dataset("antmaze-large-navigate-v0", dataset_dir=tmp_path)
+    assert "generate" not in str(caught.value)
+    with pytest.raises(CtaError, match="no such file"):
+        open_dataset(tmp_path / "mine.npz")
+
+
+@needs_gl
+@pytest.mark.gl
+def test_visual_data_are_frames(tmp_path):
+    job = plan_job("visual-cube-single-play-v0", folder=tmp_path, episodes=1, episode_steps=2)
+    train_path, _ = generate(job)
+    train = TrajectoryDataset.from_npz(train_path, info=True)
+    assert train.observations.shape == (3, 64, 64, 3)
+    assert train.observations.dtype == np.uint8
+    assert train.observations.std() > 10
+    assert (train.observations[0] != train.observations[2]).any()
+    assert set(train.info) == {"qpos", "qvel"}
+    assert "rendering" in (train.provenance or {})
+
+
+def test_visual_data_without_opengl_get_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(gl, "find_backend", lambda: None)
+    with pytest.raises(CtaError, match="make system"):
+        run("generate", "visual-scene-play-v0", "--episodes", 1, "--out", tmp_path)
+
+
+def test_workers_need_no_jax():
+    code = "import sys, cta.envs.generate, cta.envs.manipulation_data, cta.envs.maze_data, cta.cli.data"
+    subprocess.run([sys.executable, "-c", f"{code}; assert 'jax' not in sys.modules"], check=True)
