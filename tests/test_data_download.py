@@ -1,0 +1,229 @@
+"""Downloading against a local server, listing and describing datasets."""
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+
+from cta.cli.data import main, origin
+from cta.data import TrajectoryDataset
+from cta.data import download as download_module
+from cta.data.download import download, read_record
+from cta.envs.generate_record import simulator_notice
+from cta.errors import CtaError
+
+NAME = "antmaze-medium-navigate-v0"
+CLOSED = "http://127.0.0.1:9"  # the discard port: nobody listens
+
+
+@dataclass
+class Shelf:
+    """What the server has, what it was asked for, and how it misbehaves."""
+
+    files: dict[str, bytes]
+    address: str = ""
+    tag: str = '"one"'
+    cut_after: int | None = None
+    ranges: list[tuple[str, str | None]] = field(default_factory=list)
+
+
+@pytest.fixture
+def shelf(tmp_path, monkeypatch) -> Iterator[Shelf]:
+    rng = np.random.default_rng(0)
+    files = {}
+    for suffix in ("", "-val"):
+        data = TrajectoryDataset.from_arrays(
+            rng.normal(size=(300, 29)), rng.uniform(-1, 1, (300, 8)), episode_lengths=[100, 200]
+        )
+        data.to_npz(tmp_path / "source.npz")
+        files[f"/{NAME}{suffix}.npz"] = (tmp_path / "source.npz").read_bytes()
+    content = Shelf(files)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            wanted = self.headers.get("Range")
+            content.ranges.append((self.path, wanted))
+            body = content.files.get(self.path)
+            if body is None:
+                self.send_error(404)
+                return
+            start = 0
+            if wanted and self.headers.get("If-Range") == content.tag:
+                start = int(re.fullmatch(r"bytes=(\d+)-", wanted).group(1))  # pyright: ignore
+            self.send_response(206 if start else 200)
+            self.send_header("Content-Length", str(len(body) - start))
+            self.send_header("ETag", content.tag)
+            self.end_headers()
+            self.wfile.write(body[start:] if content.cut_after is None else body[start:][: content.cut_after])
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    content.address = f"http://127.0.0.1:{server.server_address[1]}"
+    monkeypatch.setattr(download_module, "PUBLISHED", CLOSED)
+    monkeypatch.delenv("CTA_DATA_MIRRORS", raising=False)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield content
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_both_files_arrive_with_their_records(shelf, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("CTA_DATA_MIRRORS", f"{CLOSED} {shelf.address}/")
+    folder = tmp_path / "data"
+    assert main(["download", NAME, "--dataset-dir", str(folder)]) == 0
+    assert capsys.readouterr().out.splitlines() == [str(folder / f"{NAME}.npz"), str(folder / f"{NAME}-val.npz")]
+    for suffix in ("", "-val"):
+        path = folder / f"{NAME}{suffix}.npz"
+        assert path.read_bytes() == shelf.files[f"/{path.name}"]
+        record = read_record(path)
+        assert record is not None
+        assert record["url"] == f"{shelf.address}/{path.name}"
+        assert record["bytes"] == path.stat().st_size
+    assert sorted(path.name for path in folder.iterdir() if path.name.startswith(".")) == []
+    asked = len(shelf.ranges)
+    assert main(["download", NAME, "--dataset-dir", str(folder)]) == 0  # what is there stays
+    assert len(shelf.ranges) == asked
+
+
+def test_a_broken_transfer_is_resumed(shelf, tmp_path):
+    shelf.cut_after = 20_000
+    paths = download(NAME, tmp_path / "data", extra_mirrors=[shelf.address])
+    for path in paths:
+        assert path.read_bytes() == shelf.files[f"/{path.name}"]
+    assert [wanted for path, wanted in shelf.ranges if path == f"/{NAME}.npz"] == [None, "bytes=20000-", "bytes=40000-"]
+
+
+def test_a_later_command_resumes_too(shelf, tmp_path):
+    shelf.cut_after = 5_000
+    with pytest.raises(CtaError, match="the transfer stopped at 15000 of"):
+        download(NAME, tmp_path / "data", extra_mirrors=[shelf.address])
+    assert (tmp_path / "data" / f".{NAME}-val.npz.part").stat().st_size == 15_000
+    shelf.cut_after = None
+    shelf.ranges.clear()
+    paths = download(NAME, tmp_path / "data", extra_mirrors=[shelf.address])
+    assert shelf.ranges[0] == (f"/{NAME}-val.npz", "bytes=15000-")
+    assert paths[1].read_bytes() == shelf.files[f"/{NAME}-val.npz"]
+
+
+def test_a_file_that_changed_meanwhile_is_fetched_anew(shelf, tmp_path):
+    shelf.cut_after = 5_000
+    with pytest.raises(CtaError):
+        download(NAME, tmp_path / "data", extra_mirrors=[shelf.address])
+    shelf.cut_after, shelf.tag = None, '"two"'
+    shelf.files[f"/{NAME}-val.npz"] = shelf.files[f"/{NAME}.npz"]
+    paths = download(NAME, tmp_path / "data", extra_mirrors=[shelf.address])
+    assert paths[1].read_bytes() == shelf.files[f"/{NAME}.npz"]
+
+
+def test_a_known_checksum_is_checked(shelf, tmp_path, capsys):
+    folder = tmp_path / "data"
+    train, val = download(NAME, folder, extra_mirrors=[shelf.address])
+    val.unlink()
+    shelf.files[f"/{NAME}-val.npz"] = train.read_bytes()
+    with pytest.raises(CtaError, match="SHA-256"):
+        download(NAME, folder, extra_mirrors=[shelf.address])
+    assert not val.exists()
+    assert main(["info", str(train)]) == 0
+    train.write_bytes(shelf.files[f"/{NAME}.npz"] + b"\0")
+    assert main(["info", str(train)]) == 1
+    assert "SHA-256 is not the one recorded" in capsys.readouterr().out
+
+
+def test_what_is_not_a_dataset_is_refused(shelf, tmp_path):
+    shelf.files[f"/{NAME}-val.npz"] = b"<html>please log in</html>"
+    with pytest.raises(CtaError, match="not an npz file"):
+        download(NAME, tmp_path / "data", extra_mirrors=[shelf.address])
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+def test_no_network_is_one_line_that_offers_to_generate(shelf, tmp_path):
+    with pytest.raises(
+        CtaError, match=r"cannot download scene-play-v0-val\.npz.*`cta data generate scene-play-v0`"
+    ) as one:
+        main(["download", "scene-play-v0", "--dataset-dir", str(tmp_path)])
+    assert "\n" not in str(one.value)
+    with pytest.raises(CtaError, match="HTTP 404") as two:
+        main(["download", "humanoidmaze-large-navigate-v0", "--mirror", shelf.address, "--dataset-dir", str(tmp_path)])
+    assert "generate" not in str(two.value)
+    with pytest.raises(CtaError, match="generated on first use"):
+        main(["download", "desk-play-v0"])
+
+
+def test_the_list_says_generated_published_or_absent(tmp_path, capsys):
+    rows = np.zeros((3, 40), np.float32), np.zeros((3, 5), np.float32)
+    published = TrajectoryDataset.from_arrays(*rows, episode_lengths=[3])
+    generated = TrajectoryDataset.from_arrays(*rows, episode_lengths=[3], provenance={"created_by": "cta"})
+    published.to_npz(tmp_path / "scene-play-v0.npz")
+    generated.to_npz(tmp_path / "scene-noisy-v0.npz")
+    (tmp_path / "cube-single-play-v0.npz").write_bytes(b"broken")
+    assert main(["list", "--dataset-dir", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    found = {words[0]: words[2] for line in lines if len(words := line.split()) >= 4}
+    assert found["scene-play-v0"] == "published"
+    assert found["scene-noisy-v0"] == "generated"
+    assert found["cube-double-play-v0"] == "absent"
+    assert found["cube-single-play-v0"] == "damaged"
+    assert origin(tmp_path / "nothing.npz") == "absent"
+
+
+def test_info_describes_and_finds_problems(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    good = TrajectoryDataset.from_arrays(
+        rng.normal(size=(7, 40)), rng.uniform(-1, 1, (7, 5)), episode_lengths=[3, 4], provenance={"seed": 5}
+    )
+    good.to_npz(tmp_path / "scene-play-v0.npz")
+    assert main(["info", "scene-play-v0", "--dataset-dir", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    for part in ("(7, 40)", "float32", "2 episodes of 3 to 4 rows, 5 transitions", '"seed": 5', "no validation file"):
+        assert part in text
+    arrays = good.regular()
+    arrays["actions"][1, 2] = np.nan
+    np.savez(tmp_path / "scene-play-v0-val.npz", **arrays)
+    good.to_npz(tmp_path / "cube-single-play-v0.npz")
+    assert main(["info", str(tmp_path / "scene-play-v0.npz")]) == 1
+    assert "actions has nan at row 1, column 2" in capsys.readouterr().out
+    assert main(["info", "cube-single-play-v0", "--dataset-dir", str(tmp_path)]) == 1
+    assert "belongs to another environment" in capsys.readouterr().out
+    (tmp_path / "mine.npz").write_bytes(b"junk")
+    assert main(["info", str(tmp_path / "mine.npz")]) == 1
+    assert "not an npz file" in capsys.readouterr().out
+    with pytest.raises(CtaError, match="no such file"):
+        main(["info", str(tmp_path / "absent.npz")])
+
+
+@pytest.mark.parametrize(
+    ("record", "here", "speaks"),
+    [
+        (None, "3.3.7", False),
+        (None, "3.5.0", True),
+        ({"versions": {"mujoco": "3.3.7"}}, "3.4.0", False),
+        ({"versions": {"mujoco": "3.3.7"}}, "4.0.1", True),
+        ({"versions": {"mujoco": "3.6.0"}}, "3.3.7", True),
+        ({"versions": {"jax": "0.10.2"}}, "4.0.0", False),
+    ],
+)
+def test_data_and_simulator_across_the_change_of_dynamics_are_noted(monkeypatch, record, here, speaks):
+    monkeypatch.setattr("cta.envs.generate_record.version", lambda _: here)
+    assert (simulator_notice(record) is not None) == speaks
+
+
+@pytest.mark.parametrize("command", ["generate", "download", "list", "info"])
+def test_help_has_an_example(command, capsys):
+    with pytest.raises(SystemExit) as done:
+        main([command, "--help"])
+    assert done.value.code == 0
+    assert f"cta data {command}" in capsys.readouterr().out.split("For example:")[1]
+
+
+def test_records_are_readable_json(shelf, tmp_path):
+    train, _ = download(NAME, tmp_path, extra_mirrors=[shelf.address])
+    assert set(json.loads((tmp_path / f"{train.name}.json").read_text())) == {"url", "bytes", "sha256"}
