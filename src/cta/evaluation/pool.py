@@ -105,7 +105,7 @@ class Worker:
     def _patience(self, request: tuple[Any, ...]) -> float:
         """Seconds to wait for the answer to a request: longer where it starts the process or makes environments."""
         kind, *content = request
-        entries = content[0] if content else [(0,)]
+        entries: list[Any] = content[0] if content else [(0,)]
         new = {entry[0] for entry in entries} - self._slots
         steps = sum(len(entry[2]) for entry in entries) if kind == "replay" else 0
         return self._timeout + self._grace + START_SECONDS * len(new) + STEP_SECONDS * steps
