@@ -1,8 +1,11 @@
 """Generating datasets: seeded episode by episode, whatever the workers, the order and the interruptions."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -188,6 +191,25 @@ def test_an_interrupted_generation_continues_where_it_stopped(tmp_path, monkeypa
     assert run(*command, tmp_path / "cut") == 0
     assert sorted(made) == [("train", 0), ("train", 1), ("train", 2), ("validation", 0)]
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+def test_ctrl_c_stops_the_workers_after_the_episodes_under_way(tmp_path):
+    code = "import sys; from cta.cli.data import main; sys.exit(main(sys.argv[1:]))"
+    words = ["generate", MAZE, "--episodes", "5000", "--episode-steps", "50", "--workers", "2", "--out", str(tmp_path)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *words], start_new_session=True, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob(".*.parts/train-*.npz")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 3
+    assert errors.strip().splitlines()[-1].startswith("interrupted")
+    assert "Traceback" not in errors
+    parts = list(tmp_path.glob(".*.parts/*.npz"))
+    assert 0 < len(parts) < 5000
+    assert TrajectoryDataset.from_npz(parts[0]).num_transitions == 50
 
 
 def test_another_seed_is_another_dataset_and_validation_is_not_training(tmp_path):

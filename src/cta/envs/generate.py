@@ -17,6 +17,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,9 @@ def _run(job: Job, todo: list[tuple[str, int]], *, workers: int, advance: Advanc
         finally:
             maker.close()
         return
-    pool = ProcessPoolExecutor(min(workers, len(todo)), get_context("spawn"), initializer=_begin, initargs=(job,))
+    context = get_context("spawn")
+    stop = context.Event()
+    pool = ProcessPoolExecutor(min(workers, len(todo)), context, initializer=_begin, initargs=(job, stop))
     try:
         for future in as_completed([pool.submit(_make, *item) for item in todo]):
             future.result()
@@ -181,6 +184,7 @@ def _run(job: Job, todo: list[tuple[str, int]], *, workers: int, advance: Advanc
             "perhaps with fewer --workers"
         ) from None
     finally:
+        stop.set()  # the pool cannot take back what it has already queued
         pool.shutdown(wait=True, cancel_futures=True)
 
 
@@ -215,19 +219,21 @@ class EpisodeMaker:
         self._source.close()
 
 
-_maker: EpisodeMaker | None = None
+_worker: tuple[EpisodeMaker, Event] | None = None
 
 
-def _begin(job: Job) -> None:
+def _begin(job: Job, stop: Event) -> None:
     """In a worker process: Ctrl-C is the parent's business, which lets the episodes under way finish."""
-    global _maker
+    global _worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _maker = EpisodeMaker(job)
+    _worker = EpisodeMaker(job), stop
 
 
 def _make(split: str, index: int) -> None:
-    assert _maker is not None
-    _maker.make(split, index)
+    assert _worker is not None
+    maker, stop = _worker
+    if not stop.is_set():
+        maker.make(split, index)
 
 
 def _assemble(job: Job, workshop: Path, split: str) -> None:
