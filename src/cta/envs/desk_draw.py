@@ -13,8 +13,8 @@ COLOURS = ("#4c78a8", "#54a24b", "#e0812b", "#9467bd")
 INK, RAIL, WOOD, SHUT, LIT, DARK = "#2f3640", "#c9c2b4", "#faf7f0", "#c0392b", "#f6c945", "#59616d"
 
 
-def draw(ax: "Axes", world: DeskWorld, shown: np.ndarray | DeskState, *, title: str = "") -> None:
-    """Draw one state (or its observation) into `ax`.
+def draw(ax: "Axes", world: DeskWorld, shown: np.ndarray | DeskState, *, title: str = "", labels: bool = True) -> None:
+    """Draw one state (or its observation) into `ax`; leave the words out with `labels=False` where it is small.
 
     A part is a coloured block on its rail; a locked one is hollow behind a red bar. A lock button has the colour of its
     part and is filled while the part is unlocked; a light is yellow while it is on. The gripper's jaws show how far it
@@ -27,14 +27,14 @@ def draw(ax: "Axes", world: DeskWorld, shown: np.ndarray | DeskState, *, title: 
     if title:
         ax.set_title(title, fontsize=9, color=INK)
     bits = np.asarray(state.bits)
-    _draw_buttons(ax, world, bits)
+    _draw_buttons(ax, world, bits, labels=labels)
     for i, part in enumerate(world.parts):
         free = all(bits[j] for j in part.locks)
-        _draw_part(ax, world, i, float(state.parts[i]), free=free)
+        _draw_part(ax, world, i, float(state.parts[i]), free=free, name=part.name if labels else "")
     _draw_gripper(ax, np.asarray(state.gripper), float(state.grip))
 
 
-def _draw_buttons(ax: "Axes", world: DeskWorld, bits: np.ndarray) -> None:
+def _draw_buttons(ax: "Axes", world: DeskWorld, bits: np.ndarray, *, labels: bool) -> None:
     from matplotlib.patches import Circle, FancyBboxPatch
 
     for j, place in enumerate(world.places):
@@ -42,7 +42,7 @@ def _draw_buttons(ax: "Axes", world: DeskWorld, bits: np.ndarray) -> None:
         if gated:
             colour = COLOURS[gated[0] % len(COLOURS)]
             ax.add_patch(Circle(place, 0.055, facecolor=colour if bits[j] else WOOD, edgecolor=colour, linewidth=2.5))
-            word = "unlocked" if bits[j] else "locked"
+            word = ("unlocked" if bits[j] else "locked") if labels else ""
             ax.text(place[0], place[1] - 0.075, word, ha="center", va="top", fontsize=6.5, color=INK)
         else:
             half = 0.36 / np.sqrt(len(world.buttons))
@@ -58,7 +58,7 @@ def _draw_buttons(ax: "Axes", world: DeskWorld, bits: np.ndarray) -> None:
             ax.add_patch(box)
 
 
-def _draw_part(ax: "Axes", world: DeskWorld, i: int, position: float, *, free: bool) -> None:
+def _draw_part(ax: "Axes", world: DeskWorld, i: int, position: float, *, free: bool, name: str) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     colour, direction = COLOURS[i % len(COLOURS)], world.directions[i]
@@ -84,7 +84,7 @@ def _draw_part(ax: "Axes", world: DeskWorld, i: int, position: float, *, free: b
         ax.plot(*zip(handle - 0.06 * side, handle + 0.06 * side, strict=True), color=SHUT, linewidth=2.5, zorder=3)
     x, y = (base + end) / 2 - 0.1 * np.abs(side)
     turn = 90 if abs(direction[1]) > 0.5 else 0
-    ax.text(x, y, world.parts[i].name, ha="center", va="center", rotation=turn, fontsize=7, color=colour, zorder=1)
+    ax.text(x, y, name, ha="center", va="center", rotation=turn, fontsize=7, color=colour, zorder=1)
 
 
 def _draw_gripper(ax: "Axes", place: np.ndarray, grip: float) -> None:

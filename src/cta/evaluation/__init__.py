@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cta.evaluation.episodes import seed_scores as seed_scores
     from cta.evaluation.evaluator import Evaluator as Evaluator
     from cta.evaluation.rollout import Policy as Policy
+    from cta.evaluation.videos import record_videos as record_videos
 
 _HOME = {
     "EpisodeResult": "episodes",
@@ -22,10 +23,20 @@ _HOME = {
     "Policy": "rollout",
     "episode_seed": "episodes",
     "overall_success": "episodes",
+    "record_videos": "videos",
     "scores": "episodes",
     "seed_scores": "episodes",
 }
-__all__ = ["EpisodeResult", "Evaluator", "Policy", "episode_seed", "overall_success", "scores", "seed_scores"]
+__all__ = [
+    "EpisodeResult",
+    "Evaluator",
+    "Policy",
+    "episode_seed",
+    "overall_success",
+    "record_videos",
+    "scores",
+    "seed_scores",
+]
 
 
 def __getattr__(name: str) -> Any:

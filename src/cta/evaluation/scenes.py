@@ -54,12 +54,14 @@ class DeskScene:
         self._title = ""
         self._steps = 0
         self._now: Step | None = None
+        self._goal_image: np.ndarray | None = None
 
     def reset(self, episode: Episode) -> tuple[np.ndarray, np.ndarray]:
         self._vector.send(np.zeros((1, self._vector.action_dim), np.float32), {0: episode})
         self._now = self._vector.receive()
         self._title = self._vector.task_names[episode.task - 1]
         self._steps = 0
+        self._goal_image = None
         return self._now.observations[0], self._now.goals[0]
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, bool, bool]:
@@ -73,8 +75,10 @@ class DeskScene:
 
         if self._now is None:
             raise RuntimeError("a frame needs an episode")
-        title = f"{self._title}, step {self._steps}"
-        return frame(self.world, self._now.observations[0], self._now.goals[0], title=title)
+        if self._goal_image is None:
+            self._goal_image = frame(self.world, self._now.goals[0], title="goal")
+        present = frame(self.world, self._now.observations[0], title=f"{self._title}, step {self._steps}")
+        return np.concatenate([present, self._goal_image], axis=1)
 
     def close(self) -> None:
         """Nothing to release."""

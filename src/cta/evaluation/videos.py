@@ -1,6 +1,7 @@
 """Videos of evaluation episodes, with the goal beside the rollout."""
 
 import os
+import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -74,20 +75,20 @@ def _film(scene: Scene, policy: Policy, episode: EpisodeResult, *, skip: int) ->
 
 def write_video(path: Path, frames: Sequence[np.ndarray], *, rate: float) -> None:
     """Write frames (height, width, 3) uint8 with even sides as H.264, under the final name only when complete."""
-    from imageio_ffmpeg import write_frames
+    from imageio_ffmpeg import get_ffmpeg_exe
 
     height, width = frames[0].shape[:2]
     partial = path.with_name(f".{path.stem}.partial{path.suffix}")
+    source = f"-f rawvideo -pix_fmt rgb24 -s {width}x{height} -r {rate:g} -i -"
+    target = "-an -c:v libx264 -crf 20 -pix_fmt yuv420p -movflags +faststart"
+    command = [get_ffmpeg_exe(), "-y", "-loglevel", "error", *source.split(), *target.split(), str(partial)]
     try:
-        writer = write_frames(
-            str(partial), (width, height), fps=rate, codec="libx264", pix_fmt_out="yuv420p", macro_block_size=2
-        )
-        writer.send(None)
-        for image in frames:
-            writer.send(np.ascontiguousarray(image))
-        writer.close()
+        # Not imageio's own writer: it forks, which JAX warns about; and this needs no more than one command.
+        done = subprocess.run(command, input=np.stack(frames).tobytes(), capture_output=True, check=False)
+        if done.returncode != 0:
+            raise CtaError(f"could not write {path}: {done.stderr.decode(errors='replace').strip().splitlines()[-1:]}")
         os.replace(partial, path)
-    except (OSError, RuntimeError) as error:
-        raise CtaError(f"could not write {path}: {str(error).splitlines()[0]}") from None
+    except OSError as error:
+        raise CtaError(f"could not write {path}: {error}") from None
     finally:
         partial.unlink(missing_ok=True)
