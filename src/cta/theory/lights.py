@@ -110,8 +110,10 @@ class LightsOut:
         frontier, depth = np.zeros(1, int), 0
         while len(frontier):
             weights[frontier] = depth
-            reached = np.unique(frontier[:, None] ^ self.press_coordinates[None, :])
-            frontier, depth = reached[weights[reached] < 0], depth + 1
+            reached = np.zeros(len(weights), bool)
+            for press in self.press_coordinates:
+                reached[frontier ^ press] = True
+            frontier, depth = np.flatnonzero(reached & (weights < 0)), depth + 1
         return weights
 
     def press_field(self, press: int) -> np.ndarray:
