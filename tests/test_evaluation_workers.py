@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -131,6 +132,19 @@ def test_an_exception_in_the_policy_leaves_no_process_behind(error: type[BaseExc
 
     with pytest.raises(error):
         evaluator.run(Recorder(at=2, action=fail), run_seed=0, tasks=(1,), episodes=1)
+    assert len(pids) == 1 and not alive(pids[0]) and evaluator.worker_pids == []
+
+
+def test_closing_from_another_thread_stops_a_run_and_its_processes() -> None:
+    pids: list[int] = []
+    evaluator = Evaluator(MAZE, workers=1)
+
+    def close_soon() -> None:
+        pids.extend(evaluator.worker_pids)
+        threading.Timer(0.2, evaluator.close).start()
+
+    with pytest.raises(CtaError, match="the evaluation was stopped"):
+        evaluator.run(Recorder(at=2, action=close_soon), run_seed=0, tasks=(1,), episodes=50)
     assert len(pids) == 1 and not alive(pids[0]) and evaluator.worker_pids == []
 
 

@@ -103,7 +103,7 @@ class Evaluator:
         return DeskVectorWorld(world, slots=slots, max_episode_steps=self._limit or EPISODE_LIMIT)
 
     def close(self) -> None:
-        """End the worker processes."""
+        """End the worker processes. From another thread it makes a `run` that is under way raise CtaError."""
         if self._pool is not None:
             self._pool.close()
 

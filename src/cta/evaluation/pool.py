@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
@@ -49,6 +50,8 @@ class Worker:
         self._log: dict[int, tuple[Episode, list[np.ndarray]]] = {}
         self._outstanding: deque[tuple[Any, ...]] = deque()
         self._slots: set[int] = set()
+        self._closed = False
+        self._starting = threading.Lock()
         self._start()
 
     @property
@@ -112,9 +115,9 @@ class Worker:
 
     def _answer(self, timeout: float) -> Any:
         """Wait for one reply. The pipe also becomes readable when the process is gone."""
-        if not self._connection.poll(timeout):
-            raise _Failure(f"no answer for {timeout:.0f} s")
         try:
+            if not self._connection.poll(timeout):
+                raise _Failure(f"no answer for {timeout:.0f} s")
             kind, *content = self._connection.recv()
         except (EOFError, OSError):
             raise _Failure(self._cause_of_death()) from None
@@ -138,12 +141,15 @@ class Worker:
 
     def _recover(self, cause: str) -> None:
         """A fresh process in the state of the last answered request, with the open requests sent again."""
-        self.stop(patience=0.0)
         self._failures += 1
         if self._failures > self._allowed:
             raise CtaError(f"{self._env_name}: the simulator failed {self._failures} times in one evaluation: {cause}")
+        with self._starting:
+            if self._closed:
+                raise CtaError(f"{self._env_name}: the evaluation was stopped")
+            self._end()
+            self._start()
         self.retries += 1
-        self._start()
         replay = [(slot, episode, np.array(actions)) for slot, (episode, actions) in self._log.items()]
         try:
             self._connection.send(("replay", replay))
@@ -156,6 +162,8 @@ class Worker:
 
     def _cause_of_death(self) -> str:
         """What is known about a process that closed its pipe: its last words, or the signal that ended it."""
+        if self._closed:
+            return "the evaluation was stopped"
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=5)
         code = self._process.poll()
@@ -171,14 +179,17 @@ class Worker:
         self._failures = 0
         self._log.clear()
 
-    def stop(self, *, patience: float = 5.0) -> None:
-        """Close the pipe, which ends an idle worker; kill it if it does not end within `patience` seconds."""
+    def close(self) -> None:
+        """End the process for good. From another thread it makes a `result` that is under way raise CtaError."""
+        with self._starting:
+            self._closed = True
+            self._end()
+
+    def _end(self) -> None:
+        # Killed first: the end of the process wakes up whoever waits at the pipe.
+        self._process.kill()
+        self._process.wait()
         self._connection.close()
-        try:
-            self._process.wait(timeout=patience)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
         self._messages.close()
 
 
@@ -220,15 +231,16 @@ class Pool:
 
     def worlds(self, *, groups: int, slots: int) -> list["PoolWorld"]:
         """`groups` vector worlds of `slots` slots each, spread over all workers, for a new evaluation."""
-        for index in range(min(self.size, slots)):
-            self.worker(index).forgive()
+        # All are started before the first is waited for.
+        for worker in [self.worker(index) for index in range(min(self.size, slots))]:
+            worker.forgive()
         return [PoolWorld(self, group=group, groups=groups, slots=slots) for group in range(groups)]
 
     def close(self) -> None:
         """End all workers. Also safe in the middle of anything."""
         while self._workers:
             _, worker = self._workers.popitem()
-            worker.stop(patience=0.0)
+            worker.close()
             self._retired += worker.retries
 
 
@@ -237,7 +249,7 @@ class PoolWorld:
 
     def __init__(self, pool: Pool, *, group: int, groups: int, slots: int) -> None:
         self.slots = slots
-        self._pool = pool
+        self._workers = [pool.worker(index) for index in range(min(pool.size, slots))]
         self._place = [(k % pool.size, k // pool.size * groups + group) for k in range(slots)]
         self.task_names, self.max_episode_steps, self.action_dim = pool.describe()
         self._active = np.zeros(slots, bool)
@@ -256,13 +268,13 @@ class PoolWorld:
             entries.setdefault(worker, []).append(entry)
             self._asked.setdefault(worker, []).append(k)
         for worker, request in entries.items():
-            self._pool.worker(worker).submit("round", request)
+            self._workers[worker].submit("round", request)
 
     def receive(self) -> Step:
         """Finish the round begun by `send`. A slot whose episode is over keeps its last observation, and stays done."""
         success, done = np.zeros(self.slots, bool), ~self._active
         for worker, slots in self._asked.items():
-            observations, goals, reached, finished = self._pool.worker(worker).result()
+            observations, goals, reached, finished = self._workers[worker].result()
             if self._observations is None or self._goals is None:
                 shape = (self.slots, *observations.shape[1:])
                 self._observations, self._goals = (np.zeros(shape, observations.dtype) for _ in range(2))
