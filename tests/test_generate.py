@@ -193,20 +193,26 @@ def test_an_interrupted_generation_continues_where_it_stopped(tmp_path, monkeypa
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
 
 
-def test_ctrl_c_stops_the_workers_after_the_episodes_under_way(tmp_path):
-    code = "import sys; from cta.cli.data import main; sys.exit(main(sys.argv[1:]))"
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 3), (signal.SIGKILL, -signal.SIGKILL)])
+def test_an_end_from_outside_keeps_the_episodes_and_leaves_no_process(tmp_path, sent, code):
+    program = "import sys; from cta.cli.data import main; sys.exit(main(sys.argv[1:]))"
     words = ["generate", MAZE, "--episodes", "5000", "--episode-steps", "50", "--workers", "2", "--out", str(tmp_path)]
     process = subprocess.Popen(
-        [sys.executable, "-c", code, *words], start_new_session=True, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", program, *words], start_new_session=True, stderr=subprocess.PIPE, text=True
     )
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob(".*.parts/train-*.npz")) and time.monotonic() < deadline:
         time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 3
-    assert errors.strip().splitlines()[-1].startswith("interrupted")
-    assert "Traceback" not in errors
+    process.send_signal(sent)
+    _, errors = process.communicate(timeout=30)  # the workers hold the other end: this waits for them too
+    assert process.returncode == code
+    if sent == signal.SIGINT:
+        assert errors.strip().splitlines()[-1].startswith("interrupted")
+        assert "Traceback" not in errors
+    with pytest.raises(ProcessLookupError):
+        while time.monotonic() < deadline + 10:
+            os.killpg(process.pid, 0)
+            time.sleep(0.05)
     parts = list(tmp_path.glob(".*.parts/*.npz"))
     assert 0 < len(parts) < 5000
     assert TrajectoryDataset.from_npz(parts[0]).num_transitions == 50

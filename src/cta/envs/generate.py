@@ -11,12 +11,13 @@ import json
 import os
 import shutil
 import signal
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
@@ -226,7 +227,16 @@ def _begin(job: Job, stop: Event) -> None:
     """In a worker process: Ctrl-C is the parent's business, which lets the episodes under way finish."""
     global _worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _worker = EpisodeMaker(job), stop
+
+
+def _end_with_parent() -> None:
+    """A killed parent must not leave workers waiting for it forever."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _make(split: str, index: int) -> None:
