@@ -100,7 +100,7 @@ def test_the_difference_reading_breaks_the_abstraction_too() -> None:
 
 
 def restricted_example() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """States x, s, g, s', g': (s,g) and (s',g') are probed by x only, which is read as 0 for one, as 1 for the other."""
+    """States x, s, g, s', g': (s,g) and (s',g') are probed by x only, read as 0 for one, as 1 for the other."""
     support = np.zeros((5, 5), bool)
     en_S, en_G = np.zeros((5, 5), int), np.zeros((5, 5), int)
     for reading, (s, g) in enumerate([(1, 2), (3, 4)]):

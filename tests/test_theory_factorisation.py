@@ -132,6 +132,16 @@ def test_T14_proportional_anchors_break_it(seed: int) -> None:
     assert np.abs(completion.H - H).max() > 0.05 * np.abs(H).max()
 
 
+def test_T14_below_full_core_rank_the_block_is_undetermined_even_if_the_formula_is_right() -> None:
+    """The "only if" is about determination: with rank(H₁₁) = 0 < p = 1 the formula is exact, but any x in H₂₂ fits."""
+    H, mask = np.array([[0.0, 1.0], [0.0, 0.0]]), np.array([[True, True], [True, False]])
+    completion = factorisation.bilinear_complete(H, mask, 1)
+    assert not completion.identified and (completion.H == H).all()
+    for x in (1.0, -5.0):
+        other = np.array([[0.0, 1.0], [0.0, x]])
+        assert (other[mask] == H[mask]).all() and factorisation.numerical_rank(other) == 1
+
+
 def alternating_least_squares(H: np.ndarray, mask: np.ndarray, rank: int, rng: np.random.Generator) -> np.ndarray:
     """A bilinear fit of the observed entries from a random start; unlike the closed form it knows nothing of blocks."""
     A, B = rng.normal(size=(len(H), rank)), rng.normal(size=(H.shape[1], rank))

@@ -172,7 +172,7 @@ def draw_spectra(out: Path, gamma: float) -> Path:
 def completion_case(*, combined: bool = True) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(H, mask, anchors, displacements) of additive sliders: H[x, (s,g)] = α(s,g)(x), one column per distinct field.
 
-    Held out: anchors x with window 2 against fields that move the drawer alone. `combined=False` leaves out the fields
+    Held out: anchors x with window 0 against fields that move the drawer alone. `combined=False` leaves out the fields
     that move both, so that the observed core has only window moves.
     """
     mdp = sliders(6, 4)
@@ -182,7 +182,7 @@ def completion_case(*, combined: bool = True) -> tuple[np.ndarray, np.ndarray, n
     columns = np.stack([field(D, int(s), int(g)) for s, g in pairs])
     alone = (mdp.coordinates[pairs[:, 0], 1] == mdp.coordinates[pairs[:, 1], 1]).astype(float)
     distinct = np.unique(np.concatenate([alone[:, None], columns], axis=1), axis=0)
-    anchors, displacements = mdp.coordinates[:, 1] != 2, distinct[:, 0] == 0
+    anchors, displacements = mdp.coordinates[:, 1] != 0, distinct[:, 0] == 0
     order = np.argsort(~anchors, kind="stable")
     mask = anchors[:, None] | displacements[None, :]
     return distinct[:, 1:].T[order], mask[order], anchors[order], displacements

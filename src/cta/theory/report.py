@@ -110,11 +110,11 @@ def assumptions_table() -> Any:
 def completion_table() -> Any:
     """Held-out blocks: bilinear completion against a table, and the bound."""
     table = _table("Bilinear completion of a held-out block (T14, T15)", "estimate", "train RMSE", "held-out RMSE")
-    for combined, name in ((True, "drawer also seen moving with the window"), (False, "drawer seen moving alone only")):
+    for combined, name in ((True, "combined moves seen"), (False, "moves never combined")):
         H, mask, anchors, displacements = figures.completion_case(combined=combined)
         fit = bilinear_complete(H, mask, numerical_rank(H))
-        label = f"bilinear, {name}: core rank {fit.core_rank} of {numerical_rank(H)}"
-        for label, estimate in ((label, fit.H), ("table of the same data", np.where(mask, H, 0.0))):
+        core = f"core rank {fit.core_rank}/{numerical_rank(H)}"
+        for label, estimate in ((f"bilinear, {name}, {core}", fit.H), (f"table, {name}", np.where(mask, H, 0.0))):
             train, test = block_risks(H, estimate, anchors, displacements)
             table.add_row(label, f"{np.sqrt(train):.2g}", f"{np.sqrt(test):.2g}")
     samples = figures.bound_samples()
@@ -212,8 +212,8 @@ def learned_table(rows: list[Any]) -> Any:
         "r(Ṽ)",
         "ρ(d*)",
         "|Δd|",
-        note="field: x ↦ value(x,g) − value(x,s); α∨: the vector itself; retrieval: the nearest α∨ of another context has the "
-        "same task; r, ρ: Pearson with Ṽ, Spearman with d*; |Δd|: median error of implied distances.",
+        note="field: x ↦ value(x,g) − value(x,s); α∨: the vector itself; retrieval: the nearest α∨ of another context "
+        "has the same task; r, ρ: Pearson with Ṽ, Spearman with d*; |Δd|: median error of implied distances.",
     )
     for row in rows:
         table.add_row(

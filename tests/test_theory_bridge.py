@@ -1,0 +1,133 @@
+"""The dual learner on tabular worlds, and the same measures on an agent of the desk."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cta.agents import find
+from cta.agents.base import Spec
+from cta.agents.dual import DualLearner
+from cta.agents.two_level import TwoLevel
+from cta.config import DualConfig, TwoLevelConfig
+from cta.envs import desk
+from cta.presets import agent_preset
+from cta.theory.bridge import (
+    BridgeConfig,
+    DualOnly,
+    InvarianceRow,
+    desk_observations,
+    invariance_rows,
+    learn,
+    measure_desk_agent,
+    observe,
+    play,
+)
+from cta.theory.worlds import desk_skeleton, locked_slider, sliders
+
+STEPS = 1500
+WORLDS = [sliders(6, 5), locked_slider(8)]
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[tuple[str, str], InvarianceRow]:
+    config = BridgeConfig(batch_size=64, dual=DualConfig(hidden=(32, 32), dim=32, expectile=0.9))
+    results = learn(WORLDS, config=config, checkpoints=(0, STEPS))
+    out = {}
+    for mdp, ((by_step,), kind) in zip(WORLDS, zip(results, ("additive", "locked"), strict=True), strict=True):
+        for row in invariance_rows(mdp, {"untrained": by_step[0], "learned": by_step[STEPS]}, gamma=0.9):
+            out[kind, row.quantity] = row
+    return out
+
+
+def check_learned(row: InvarianceRow) -> None:
+    assert row.accuracy.rank_correlation > 0.85
+    assert row.accuracy.value_correlation > 0.8
+
+
+@pytest.mark.parametrize("world", ["additive", "locked"])
+def test_bridge_learned_products_approach_the_surrogate_return(
+    rows: dict[tuple[str, str], InvarianceRow], world: str
+) -> None:
+    check_learned(rows[world, "learned"])
+    with pytest.raises(AssertionError):
+        check_learned(rows[world, "untrained"])
+
+
+def test_bridge_context_invariance_of_exact_and_learned(rows: dict[tuple[str, str], InvarianceRow]) -> None:
+    """Exact d* ignores the window, exact Ṽ does not quite, the learned field less; a lock is ignored by none."""
+    ratio = {key: row.field.ratio for key, row in rows.items()}
+    assert ratio["additive", "exact d*"] < 1e-6
+    assert 0.05 < ratio["additive", "exact Ṽ"] < ratio["additive", "learned"] < 1
+    assert min(ratio["locked", q] for q in ("exact d*", "exact Ṽ", "learned")) > 0.1
+
+
+def test_bridge_learned_vectors_are_less_invariant_than_the_fields_they_carry(
+    rows: dict[tuple[str, str], InvarianceRow],
+) -> None:
+    for world in ("additive", "locked"):
+        row = rows[world, "learned"]
+        assert row.vector.ratio > row.field.ratio
+
+
+def batch_of(states: np.ndarray, goals: np.ndarray, following: np.ndarray) -> dict[str, jax.Array]:
+    n = len(states)
+    names = ("observations", "value_goals", "next_observations")
+    fields = {k: jnp.asarray(v) for k, v in zip(names, (states, goals, following), strict=True)}
+    return {**fields, "actions": jnp.zeros((n, 3)), "rewards": -jnp.ones(n), "masks": jnp.ones(n)}
+
+
+def test_bridge_trains_the_projects_own_loss_with_the_reward_of_equal_states() -> None:
+    agent = DualOnly(BridgeConfig(dual=DualConfig(hidden=(8,), dim=4)))
+    assert isinstance(agent.dual, DualLearner)
+    rng = np.random.default_rng(0)
+    states, goals, following = (rng.normal(size=(4, 2)).astype(np.float32) for _ in range(3))
+    goals[0] = states[0]
+    batch = batch_of(states, goals, following)
+    reached = jnp.array([1.0, 0, 0, 0])
+
+    @jax.jit
+    def losses(key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        networks = agent.init(key, Spec(2, 3))
+        by_state = agent.dual.loss(networks, networks, {**batch, "rewards": reached - 1, "masks": 1 - reached})
+        by_row = agent.dual.loss(networks, networks, batch)
+        return agent.loss(networks, networks, batch, key)[0], by_state[0], by_row[0]
+
+    actual, by_state, by_row = (float(value) for value in losses(jax.random.key(0)))
+    assert actual == pytest.approx(by_state) and actual != pytest.approx(by_row)
+
+
+def test_bridge_play_follows_the_process() -> None:
+    mdp = locked_slider(4)
+    looks = observe(mdp, width=3)
+    data = play(mdp, looks, action_dim=5)
+    assert looks.shape == (8, 3) and (looks[:, 2] == 0).all() and np.abs(looks).max() == 1
+    states = (data.observations[:, None] == looks[None]).all(axis=-1).argmax(axis=1)
+    rows = data.valid_rows
+    actions = data.actions[rows].argmax(axis=1)
+    assert (mdp.successors[states[rows], actions] == states[rows + 1]).all()
+    assert len(np.unique(states)) == mdp.n_states
+
+
+def test_bridge_desk_observations_are_those_of_the_world() -> None:
+    mdp = desk_skeleton()
+    state = desk.DeskState(
+        gripper=np.array([0.3, 0.7], np.float32),
+        grip=np.float32(0),
+        parts=mdp.coordinates[11, :3].astype(np.float32),
+        bits=mdp.coordinates[11, 3:].astype(np.int32),
+    )
+    expected = desk.observe(state)
+    np.testing.assert_allclose(desk_observations(mdp.coordinates, gripper=(0.3, 0.7))[11], expected, atol=1e-6)
+
+
+def test_bridge_measures_an_agent_of_the_desk() -> None:
+    """The dual networks of CTA as `cta train` builds them for the desk; untrained, their analogies know the context."""
+    config = agent_preset(find("cta").config, "desk-play-v0")
+    assert isinstance(config, TwoLevelConfig)
+    dual = TwoLevel(config).dual
+    networks = jax.jit(lambda key: dual.init(key, Spec(8, 3)))(jax.random.key(0))
+    for part in (0, 2):
+        measured = measure_desk_agent(dual, networks, part=part)
+        assert set(measured) == {"vector", "field"}
+        assert 0 < measured["vector"].ratio < 2 and 0 <= measured["vector"].retrieval <= 1
