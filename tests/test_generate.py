@@ -8,9 +8,11 @@ import sys
 import time
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import ogbench
 import pytest
+from ogbench.manipspace.oracles.plan.cube_plan import CubePlanOracle
 
 from cta.cli.data import main
 from cta.data import TrajectoryDataset
@@ -20,6 +22,7 @@ from cta.envs.datasets import open_dataset
 from cta.envs.generate import EpisodeMaker, generate, plan_job
 from cta.envs.manipulation_data import ManipulationEpisodes, healthy
 from cta.envs.maze_data import PointMazeEpisodes, maze_cells
+from cta.envs.ogbench import global_numpy_seed, spread_seed
 from cta.errors import CtaError
 
 pytestmark = [
@@ -129,6 +132,38 @@ def test_the_settings_are_those_of_ogbench(env_name, kind):
     assert ("button_states" in rows) == (world != "cube")
     assert np.abs(rows["actions"]).max() <= 1
     assert {rows[key].dtype for key in ("observations", "actions", "qpos", "qvel")} == {np.dtype(np.float32)}
+    maker.close()
+
+
+def episode_through_gymnasium(env_name: str, seed: tuple[int, ...], rows: int) -> dict[str, list[np.ndarray]]:
+    """Cube play data by OGBench's public interface alone: Gymnasium's wrappers, returned targets, time limit."""
+    env = gymnasium.make(env_name, mode="data_collection", terminate_at_goal=False, max_episode_steps=rows)
+    oracle = CubePlanOracle(env=env, noise=0.1, noise_smoothing=0.5)
+    scene, _, shared = spread_seed(np.random.SeedSequence((*seed, 0)), 3)
+    record = {key: [] for key in ("observations", "actions", "qpos", "qvel")}
+    with global_numpy_seed(shared):
+        observation, info = env.reset(seed=scene)
+        stacking = np.random.uniform(0, 0.25)  # noqa: NPY002 - the oracles' generator
+        oracle.reset(observation, info)
+        truncated = False
+        while not truncated:
+            np.random.rand()  # noqa: NPY002 - the draw that decides for a random action, never one in play
+            action = np.clip(oracle.select_action(observation, info), -1, 1)
+            following, _, _, truncated, info = env.step(action)
+            if oracle.done:
+                oracle.reset(*env.unwrapped.set_new_target(p_stack=stacking))
+            for key, value in zip(record, (observation, action, info["prev_qpos"], info["prev_qvel"]), strict=True):
+                record[key].append(value)
+            observation = following
+    env.close()
+    return record
+
+
+def test_play_data_equal_those_of_ogbench_s_public_interface():
+    maker = ManipulationEpisodes("cube-double-v0", "play")
+    ours = maker.episode((0, 0, 2), 250)
+    theirs = episode_through_gymnasium("cube-double-v0", (0, 0, 2), 251)
+    assert_same_episode(ours, {key: np.asarray(values, np.float32) for key, values in theirs.items()})
     maker.close()
 
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -10,7 +11,7 @@ from cta.data import TrajectoryDataset
 from cta.envs import gl
 from cta.envs.datasets import check_fits
 from cta.envs.names import KNOWN, expected_shapes, known_spec
-from cta.envs.ogbench import OgbenchWorld, global_numpy_seed, make_env
+from cta.envs.ogbench import OgbenchWorld, global_numpy_seed, make_env, spread_seed
 from cta.errors import CtaError
 
 needs_gl = pytest.mark.skipif(gl.find_backend() is None, reason="no OpenGL library (make system)")
@@ -41,6 +42,25 @@ def test_an_episode_is_a_function_of_task_and_seed(env_name):
     assert (other[1] != first[1]).any()  # and another start
     for world in (used, fresh):
         world.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*precision lowered by casting:UserWarning")  # OGBench's own action space
+@pytest.mark.filterwarnings("ignore:.*is not within the observation space:UserWarning")
+def test_starts_and_steps_are_those_of_ogbench():
+    world, reference = OgbenchWorld("scene-v0"), gymnasium.make("scene-v0")
+    observation, goal = world.reset(3, 11)
+    seed, _, _ = spread_seed(11, 3)
+    start, info = reference.reset(seed=seed, options={"task_id": 3})
+    np.testing.assert_allclose(observation, start, atol=1e-5)
+    still = np.r_[19:22, 28:30, 32:34]  # the cube's place and the lights do not depend on the unseeded settling steps
+    np.testing.assert_allclose(goal[still], info["goal"][still], atol=1e-3)
+    for action in np.random.default_rng(0).uniform(-1, 1, (20, 5)):
+        ours, success, done = world.step(action)
+        theirs, _, terminated, truncated, info = reference.step(action)
+        np.testing.assert_allclose(ours, theirs, atol=2e-3)
+        assert (success, done) == (bool(info["success"]), terminated or truncated)
+    world.close()
+    reference.close()
 
 
 def test_the_global_generator_is_left_alone():
