@@ -25,6 +25,8 @@ class TheoryOptions:
     """Seeds of the dual learner."""
     expectile: float = 0.7
     """ι of the dual learner."""
+    run: Path | None = None
+    """Instead of the report: measure the analogies of this run, trained on the desk."""
 
 
 def main(argv: list[str]) -> int:
@@ -37,6 +39,8 @@ def main(argv: list[str]) -> int:
         raise CtaError("--steps and --seeds must be at least 1")
     if options.out is not None and options.out.exists() and not options.out.is_dir():
         raise CtaError(f"--out {options.out} is a file, give a folder")
+    if options.run is not None:
+        return measure_run(options.run, gamma=options.gamma)
     from cta.theory.report import run_report
 
     run_report(
@@ -47,4 +51,24 @@ def main(argv: list[str]) -> int:
         seeds=options.seeds,
         bridge=options.bridge,
     )
+    return 0
+
+
+def measure_run(path: Path, *, gamma: float) -> int:
+    """Print how context-invariant the analogies of each seed of a desk run are."""
+    from rich.console import Console
+
+    from cta.experiment import Run
+    from cta.theory.report import desk_table
+
+    run = Run(path)
+    dual = getattr(run.agent, "dual", None)
+    if dual is None:
+        raise CtaError(f"{path}: agent '{run.config.agent_name}' has no dual representation to measure")
+    if not run.config.dataset_name.startswith("desk"):
+        raise CtaError(f"{path} was trained on {run.config.dataset_name}; contexts are known for the desk only")
+    step, networks = run.networks()
+    for seed, weights in zip(run.config.seeds, networks, strict=True):
+        label = f"{run.config.agent_name}, seed {seed}, step {step}"
+        Console().print(desk_table(dual, weights, label=label, gamma=gamma))
     return 0

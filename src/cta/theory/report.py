@@ -14,8 +14,9 @@ from cta.theory.assumptions import (
     difference_decoder,
     global_decoder,
 )
-from cta.theory.distance import field, surrogate_return, temporal_distance
+from cta.theory.distance import field, fields, surrogate_return, temporal_distance
 from cta.theory.factorisation import bilinear_complete, block_risks, numerical_rank
+from cta.theory.invariance import context_invariance, context_pairs
 from cta.theory.lights import LightsOut
 from cta.theory.mdp import MDP
 from cta.theory.transduction import Anchor, Displacement, transduce
@@ -208,11 +209,11 @@ def learned_table(rows: list[Any]) -> Any:
         "quantity",
         "field",
         "α∨",
-        "retrieval",
+        "1-NN",
         "r(Ṽ)",
         "ρ(d*)",
         "|Δd|",
-        note="field: x ↦ value(x,g) − value(x,s); α∨: the vector itself; retrieval: the nearest α∨ of another context "
+        note="field: x ↦ value(x,g) − value(x,s); α∨: the vector itself; 1-NN: the nearest α∨ of another context "
         "has the same task; r, ρ: Pearson with Ṽ, Spearman with d*; |Δd|: median error of implied distances.",
     )
     for row in rows:
@@ -225,6 +226,31 @@ def learned_table(rows: list[Any]) -> Any:
             f"{row.accuracy.rank_correlation:.2f}",
             f"{row.accuracy.distance_error:.1f}",
         )
+    return table
+
+
+def desk_table(dual: Any, networks: Any, *, label: str, gamma: float) -> Any:
+    """Context invariance of an agent's analogies on the desk, beside the exact skeleton."""
+    from cta.theory.bridge import measure_desk_agent
+
+    table = _table(
+        f"Context invariance on the desk: {label}",
+        "part",
+        "d* field",
+        "Ṽ field",
+        "learned field",
+        "learned α∨",
+        "1-NN",
+        note="d* and Ṽ are those of the 32-state skeleton, whose steps are subtasks. The tray has no lock.",
+    )
+    skeleton = desk_skeleton()
+    D = temporal_distance(skeleton, gamma)
+    for part, name in enumerate(("drawer", "window", "tray")):
+        pairs, tasks, contexts = context_pairs(skeleton, (part,))
+        exact = [context_invariance(fields(t, pairs), tasks, contexts).ratio for t in (D, surrogate_return(D, gamma))]
+        learned = measure_desk_agent(dual, networks, part=part)
+        ratios = [*exact, learned["field"].ratio, learned["vector"].ratio]
+        table.add_row(name, *(f"{ratio:.2f}" for ratio in ratios), f"{learned['vector'].retrieval:.0%}")
     return table
 
 
