@@ -1,1 +1,31 @@
-"""Settings shared by all tests."""
+"""Settings shared by all tests: shapes are checked, the user's own files are never touched, rendering is optional."""
+
+import os
+import tempfile
+
+# Before any import of JAX or the package: a folder of their own for datasets, the CPU, and silence.
+os.environ["OGBENCH_DATA_DIR"] = tempfile.mkdtemp(prefix="cta-test-data-")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import jaxtyping
+import pytest
+
+jaxtyping.install_import_hook(["cta.nn", "cta.losses", "cta.goals"], "beartype.beartype")
+
+SKIPPED = "no OpenGL library (make system)"
+
+
+def pytest_collection_modifyitems(items):
+    marked = [item for item in items if item.get_closest_marker("gl")]
+    if marked:
+        from cta.envs.gl import find_backend
+
+        if find_backend() is None:
+            for item in marked:
+                item.add_marker(pytest.mark.skip(reason=SKIPPED))
+
+
+def pytest_terminal_summary(terminalreporter):
+    skipped = [r for r in terminalreporter.stats.get("skipped", []) if SKIPPED in str(r.longrepr)]
+    if skipped:
+        terminalreporter.write_line(f"{len(skipped)} tests skipped: {SKIPPED}")
