@@ -122,7 +122,7 @@ def test_a_lost_worker_is_replaced_without_a_trace(undisturbed, name: str, how: 
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
-def test_an_exception_in_the_policy_leaves_no_process_behind(error: type[BaseException]) -> None:
+def test_an_exception_in_the_policy_leaves_no_process_behind(undisturbed, error: type[BaseException]) -> None:
     pids: list[int] = []
     evaluator = Evaluator(MAZE, workers=1, max_episode_steps=STEPS)
 
@@ -133,6 +133,8 @@ def test_an_exception_in_the_policy_leaves_no_process_behind(error: type[BaseExc
     with pytest.raises(error):
         evaluator.run(Recorder(at=2, action=fail), run_seed=0, tasks=(1,), episodes=1)
     assert len(pids) == 1 and not alive(pids[0]) and evaluator.worker_pids == []
+    with evaluator:  # it can be used again, with a new process
+        assert evaluator.run(make_policy, **RUN) == undisturbed[MAZE][0]
 
 
 def test_closing_from_another_thread_stops_a_run_and_its_processes() -> None:

@@ -218,9 +218,9 @@ def _desk() -> DeskWorld:
     )
 
 
-def _lights(size: int) -> DeskWorld:
-    """Lights out on a size × size grid: button (r, c), at ((c + ½)/size, 1 − (r + ½)/size), flips itself and its
-    4-neighbours."""
+def _lights() -> DeskWorld:
+    """Lights out on a 3 × 3 grid: button (r, c), at ((c + ½)/3, 1 − (r + ½)/3), flips itself and its 4-neighbours."""
+    size = 3
 
     def button(r: int, c: int) -> Button:
         cells = [(r, c), (r - 1, c), (r + 1, c), (r, c - 1), (r, c + 1)]
@@ -229,13 +229,23 @@ def _lights(size: int) -> DeskWorld:
 
     buttons = tuple(button(r, c) for r in range(size) for c in range(size))
 
-    def task(number: int, presses: tuple[int, ...]) -> DeskTask:
+    def task(name: str, *presses: int) -> DeskTask:
+        """From all off to what is lit after these presses."""
         lit = tuple(sum(k in buttons[j].toggles for j in presses) % 2 for k in range(len(buttons)))
-        return DeskTask(f"task{number}_{len(presses)}_presses", (), (0,) * len(buttons), (), lit)
+        return DeskTask(name, (), (0,) * len(buttons), (), lit)
 
-    presses = ((4,), (0, 8), (1, 3, 7), (0, 2, 6, 8), (1, 3, 5, 7))
-    tasks = tuple(task(number, pressed) for number, pressed in enumerate(presses, 1))
-    return DeskWorld(name=f"lights-{size}x{size}", parts=(), buttons=buttons, tasks=tasks)
+    return DeskWorld(
+        name="lights-3x3",
+        parts=(),
+        buttons=buttons,
+        tasks=(
+            task("task1_centre", 4),
+            task("task2_two_corners", 0, 8),
+            task("task3_three_edges", 1, 3, 7),
+            task("task4_four_corners", 0, 2, 6, 8),
+            task("task5_four_edges", 1, 3, 5, 7),
+        ),
+    )
 
 
 def host_device() -> Any:
@@ -246,7 +256,7 @@ def host_device() -> Any:
         return jax.local_devices()[0]
 
 
-WORLDS: dict[str, DeskWorld] = {world.name: world for world in (_desk(), _lights(3))}
+WORLDS: dict[str, DeskWorld] = {world.name: world for world in (_desk(), _lights())}
 
 
 def find_world(name: str) -> DeskWorld | None:

@@ -31,7 +31,7 @@ def draw(ax: "Axes", world: DeskWorld, shown: np.ndarray | DeskState, *, title: 
     for i, part in enumerate(world.parts):
         free = all(bits[j] for j in part.locks)
         _draw_part(ax, world, i, float(state.parts[i]), free=free, name=part.name if labels else "")
-    _draw_gripper(ax, np.asarray(state.gripper), float(state.grip))
+    _draw_gripper(ax, np.asarray(state.gripper), float(state.grip), width=2.8 if labels else 1.4)
 
 
 def _draw_buttons(ax: "Axes", world: DeskWorld, bits: np.ndarray, *, labels: bool) -> None:
@@ -87,7 +87,7 @@ def _draw_part(ax: "Axes", world: DeskWorld, i: int, position: float, *, free: b
     ax.text(x, y, name, ha="center", va="center", rotation=turn, fontsize=7, color=colour, zorder=1)
 
 
-def _draw_gripper(ax: "Axes", place: np.ndarray, grip: float) -> None:
+def _draw_gripper(ax: "Axes", place: np.ndarray, grip: float, *, width: float) -> None:
     from matplotlib.patches import Circle
 
     gap = 0.02 + 0.035 * (1 - grip)
@@ -95,8 +95,8 @@ def _draw_gripper(ax: "Axes", place: np.ndarray, grip: float) -> None:
         x = place[0] + side * gap
         jaw = [x - side * 0.012, x, x, x - side * 0.012]
         height = place[1] + np.array([0.035, 0.025, -0.025, -0.035])
-        ax.plot(jaw, height, color="white", linewidth=5, solid_capstyle="round", zorder=4)
-        ax.plot(jaw, height, color=INK, linewidth=2.8, solid_capstyle="round", zorder=5)
+        ax.plot(jaw, height, color="white", linewidth=1.8 * width, solid_capstyle="round", zorder=4)
+        ax.plot(jaw, height, color=INK, linewidth=width, solid_capstyle="round", zorder=5)
     ax.add_patch(Circle(tuple(place), 0.011, facecolor=INK if grip > CLOSED else WOOD, edgecolor=INK, zorder=5))
 
 
