@@ -140,3 +140,19 @@ def test_drawer_tasks_under_two_windows_lie_in_two_blocks_and_share_a_field() ->
     assert all(len(tasks[int(s), int(g)]) == 1 for s, g in pairs)
     F = fields(temporal_distance(mdp, 0.9), pairs)
     assert (F[:1] == F).all()
+
+
+@pytest.mark.parametrize(
+    "table, entry, clause",
+    [
+        (0, (0, 2), "en_S(x,s) = en_S(x,g)"),
+        (1, (0, 1), "en_G(x,s) = en_S(s,g)"),
+        (1, (0, 2), "en_G(x,g) = en_G(s,g)"),
+    ],
+)
+def test_each_clause_of_P3_is_checked(table: int, entry: tuple[int, int], clause: str) -> None:
+    """One changed reading in the restricted example gives one witness, of its own clause."""
+    en_S, en_G, support = restricted_example()
+    (en_S, en_G)[table][entry] = 9
+    witnesses = check_consistency(en_S, en_G, support, common_reading=False)
+    assert [(w.pair, w.probe, w.clause) for w in witnesses] == [((1, 2), 0, clause)]
