@@ -1,9 +1,12 @@
 """The dual learner on tabular worlds, and the same measures on an agent of the desk."""
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from rich.console import Console
 
 from cta.agents import find
 from cta.agents.base import Spec
@@ -17,27 +20,20 @@ from cta.theory.bridge import (
     DualOnly,
     InvarianceRow,
     desk_observations,
-    invariance_rows,
-    learn,
     measure_desk_agent,
     observe,
     play,
 )
-from cta.theory.worlds import desk_skeleton, locked_slider, sliders
-
-STEPS = 1500
-WORLDS = [sliders(6, 5), locked_slider(8)]
+from cta.theory.figures import draw_invariance
+from cta.theory.report import desk_table, learned_rows, learned_table
+from cta.theory.worlds import desk_skeleton, locked_slider
 
 
 @pytest.fixture(scope="module")
 def rows() -> dict[tuple[str, str], InvarianceRow]:
-    config = BridgeConfig(batch_size=64, dual=DualConfig(hidden=(32, 32), dim=32, expectile=0.9))
-    results = learn(WORLDS, config=config, checkpoints=(0, STEPS))
-    out = {}
-    for mdp, ((by_step,), kind) in zip(WORLDS, zip(results, ("additive", "locked"), strict=True), strict=True):
-        for row in invariance_rows(mdp, {"untrained": by_step[0], "learned": by_step[STEPS]}, gamma=0.9):
-            out[kind, row.quantity] = row
-    return out
+    """The table of the report, by (kind of world, quantity)."""
+    table = learned_rows(expectile=0.9, steps=1000, seeds=1)
+    return {("locked" if "locked" in row.world else "additive", row.quantity): row for row in table}
 
 
 def check_learned(row: InvarianceRow) -> None:
@@ -68,6 +64,15 @@ def test_bridge_learned_vectors_are_less_invariant_than_the_fields_they_carry(
     for world in ("additive", "locked"):
         row = rows[world, "learned"]
         assert row.vector.ratio > row.field.ratio
+
+
+def test_bridge_rows_are_printed_and_drawn(rows: dict[tuple[str, str], InvarianceRow], tmp_path: Path) -> None:
+    console = Console(record=True, width=100)
+    console.print(learned_table(list(rows.values())))
+    text = console.export_text()
+    assert all(f"{row.world}: {row.quantity}" in text for row in rows.values())
+    bars = [(row.world, row.quantity, row.field.ratio, row.vector.ratio) for row in rows.values()]
+    assert draw_invariance(tmp_path, bars).stat().st_size > 5000
 
 
 def batch_of(states: np.ndarray, goals: np.ndarray, following: np.ndarray) -> dict[str, jax.Array]:
@@ -131,3 +136,8 @@ def test_bridge_measures_an_agent_of_the_desk() -> None:
         measured = measure_desk_agent(dual, networks, part=part)
         assert set(measured) == {"vector", "field"}
         assert 0 < measured["vector"].ratio < 2 and 0 <= measured["vector"].retrieval <= 1
+    console = Console(record=True, width=100)
+    console.print(desk_table(dual, networks, label="untrained", gamma=0.9))
+    # The exact ratios of the skeleton: the drawer's lock matters, nothing matters to the tray.
+    lines = {line.split()[0]: line.split()[1] for line in console.export_text().splitlines() if len(line.split()) == 6}
+    assert float(lines["drawer"]) > 0.2 and lines["tray"] == "0.00"
