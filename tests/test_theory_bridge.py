@@ -37,8 +37,8 @@ def rows() -> dict[tuple[str, str], InvarianceRow]:
 
 
 def check_learned(row: InvarianceRow) -> None:
-    assert row.accuracy.rank_correlation > 0.85
-    assert row.accuracy.value_correlation > 0.8
+    assert row.accuracy.rank_correlation > 0.8
+    assert row.accuracy.value_correlation > 0.75
 
 
 @pytest.mark.parametrize("world", ["additive", "locked"])
