@@ -118,7 +118,7 @@ def test_bridge_desk_observations_are_those_of_the_world() -> None:
     mdp = desk_skeleton()
     state = desk.DeskState(
         gripper=np.array([0.3, 0.7], np.float32),
-        grip=np.float32(0),
+        grip=np.zeros((), np.float32),
         parts=mdp.coordinates[11, :3].astype(np.float32),
         bits=mdp.coordinates[11, 3:].astype(np.int32),
     )
