@@ -4,6 +4,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -14,13 +15,14 @@ PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "ogbench", "mujoco", "
 
 def command() -> str:
     """The command line as typed, without the folder the program lives in."""
-    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    program = Path(sys.argv[0]).name
+    return " ".join(["cta" if program == "__main__.py" else program, *sys.argv[1:]])
 
 
-def versions() -> dict[str, str]:
+def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
     """Versions of Python, of this package and of those whose version can change a number."""
     found = {"python": platform.python_version(), "cta": __version__}
-    for package in PACKAGES:
+    for package in packages:
         try:
             found[package] = version(package)
         except PackageNotFoundError:

@@ -1,6 +1,7 @@
 """What a run comes to, on a terminal."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -12,12 +13,32 @@ from cta.experiment.scoring import policy_maker
 
 
 def finish(run: Run) -> None:
-    """The end of a training command: videos if asked for, scores, and where everything is."""
+    """The end of a training command: a picture, videos if asked for, scores, and where everything is."""
+    rows = run.evaluations()
+    console = Console(highlight=False, soft_wrap=True)
+    print_scores(rows, run)
+    console.print(f"run directory: {run.path}")
+    if rows:
+        console.print(f"picture: {draw(run)}")
     if run.config.videos:
         step, networks = run.networks()
         record(run, step, networks[0])
-    print_scores(run.evaluations(), run)
-    Console(highlight=False, soft_wrap=True).print(f"run directory: {run.path}")
+
+
+def draw(run: Run) -> Path:
+    """RUN/picture.png: curve, success per task, and on the embedded worlds a rollout of the first seed."""
+    from cta.evaluation.picture import picture  # matplotlib
+
+    config = run.config
+    step, networks = run.networks()
+    return picture(
+        run.path / "picture.png",
+        run.evaluations(),
+        dataset_name=config.dataset_name,
+        make_policy=policy_maker(run.agent, networks[0], config, config.seeds[0]),
+        run_seed=config.seeds[0],
+        title=f"{config.agent_name} on {config.dataset_name}, {step:,} steps, seeds {', '.join(map(str, config.seeds))}",
+    )
 
 
 def record(run: Run, step: int, networks: Any, *, episodes: int | None = None) -> None:

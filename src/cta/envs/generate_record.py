@@ -1,26 +1,13 @@
 """Where a dataset comes from: the record written inside its file."""
 
-import sys
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from cta import __version__
 from cta.envs import gl
 from cta.envs.names import DESK_DATASETS, is_visual
+from cta.provenance import versions
 
 SIMULATOR = ("mujoco", "dm-control", "ogbench", "gymnasium", "numpy", "scipy")
 EMBEDDED = ("jax", "jaxlib", "numpy")
-
-
-def versions(packages: tuple[str, ...]) -> dict[str, str]:
-    """Versions of Python, this package and `packages`."""
-    found = {"python": ".".join(map(str, sys.version_info[:3])), "cta": __version__}
-    for package in packages:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "absent"
-    return found
 
 
 def provenance(name: str, *, split: str, episodes: int, episode_steps: int, seed: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Episode:
-    """One evaluation episode: the task (1-based, as in OGBench) and the seed that fixes its start, goal and settling."""
+    """One evaluation episode: the task (1-based, as in OGBench), and the seed of its start, goal and settling."""
 
     task: int
     seed: int
@@ -28,7 +28,7 @@ class Step:
 class VectorWorld(Protocol):
     """A fixed number of slots, each holding one episode, stepped together.
 
-    `send` and `receive` are split so that a caller may compute actions for one group of slots while another group steps.
+    `send` and `receive` are split so that a caller may compute actions for one group of slots while another steps.
     """
 
     task_names: tuple[str, ...]

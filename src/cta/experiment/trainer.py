@@ -16,6 +16,7 @@ from cta.agents import Networks, find
 from cta.config import RunConfig
 from cta.data import TrajectoryDataset, environment_name
 from cta.envs.datasets import check_fits, open_dataset
+from cta.envs.generate_record import simulator_notice
 from cta.envs.names import KNOWN
 from cta.errors import CtaError
 from cta.evaluation import Evaluator
@@ -101,6 +102,9 @@ class Trainer:
                 "seeding": "stacked" if jax.default_backend() != "cpu" else "separate",
             }
         )
+        notice = simulator_notice(train.provenance)
+        if notice and self.evaluates:
+            self.console.say(notice)
         return train, validation
 
     def _seed_group(self, train: TrajectoryDataset, validation: TrajectoryDataset | None) -> SeedGroup:
