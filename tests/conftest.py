@@ -6,6 +6,9 @@ import tempfile
 # Before any import of JAX or the package: a folder of their own for datasets, the CPU, and silence.
 os.environ["OGBENCH_DATA_DIR"] = tempfile.mkdtemp(prefix="cta-test-data-")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Compiling is most of the suite's time; tests, workers and command lines share what they compile.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"cta-test-xla-{os.getuid()}"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 
 import jaxtyping
 import pytest

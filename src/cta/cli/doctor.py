@@ -15,6 +15,7 @@ DESCRIPTION = "Show what this machine offers: devices, versions, rendering, data
 
 def main(argv: list[str]) -> int:
     tyro.cli(lambda: None, args=argv, prog="cta doctor", description=DESCRIPTION)
+    from cta.compilation import cache_folder
     from cta.data import dataset_folder
     from cta.envs.gl import find_backend
     from cta.envs.names import KNOWN
@@ -35,6 +36,7 @@ def main(argv: list[str]) -> int:
     present = [name for name in KNOWN if (folder / f"{name}.npz").exists()]
     table.add_row("data folder", f"{folder} ({'exists' if folder.is_dir() else 'not there yet'})")
     table.add_row("datasets", ", ".join(present) or "none (`cta data list`)")
+    table.add_row("compiled programs", str(cache_folder()))
     free = shutil.disk_usage(folder if folder.is_dir() else os.path.expanduser("~")).free
     table.add_row("disk free", f"{free / 2**30:.0f} GiB")
     Console(highlight=False, file=sys.stdout).print(table)

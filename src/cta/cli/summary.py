@@ -37,7 +37,7 @@ def draw(run: Run) -> Path:
         dataset_name=config.dataset_name,
         make_policy=policy_maker(run.agent, networks[0], config, config.seeds[0]),
         run_seed=config.seeds[0],
-        title=f"{config.agent_name} on {config.dataset_name}, {step:,} steps, seeds {', '.join(map(str, config.seeds))}",
+        title=f"{config.agent_name} on {config.dataset_name}, {step:,} steps, {_seeds(config.seeds)}",
     )
 
 
@@ -97,3 +97,7 @@ def print_scores(rows: Sequence[Mapping[str, Any]], run: Run) -> None:
             f"score {fmean(scores):.1f}{spread}: mean over tasks and over the last {count} evaluation"
             f"{'s' if count > 1 else ''}, {episodes} episodes a task"
         )
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return f"{len(seeds)} seeds" if len(seeds) > 1 else f"seed {seeds[0]}"

@@ -10,6 +10,7 @@ import numpy as np
 
 from cta.agents import Networks, Spec, find
 from cta.agents.policy import GoalPolicy
+from cta.compilation import enable_cache
 from cta.config import RunConfig
 from cta.data import TrajectoryDataset
 from cta.errors import CtaError
@@ -48,8 +49,8 @@ def train(
 ) -> "Run":
     """Train an agent and return its run.
 
-    `dataset` is a name, an npz file, or arrays (kept in the run directory, so that the run can be resumed). `seeds` is a
-    count or a list. Further keywords are `RunConfig`'s fields (`steps=…`, `run_dir=…`), `agent_settings` the agent's.
+    `dataset` is a name, an npz file, or arrays (kept in the run directory, so that the run can be resumed). `seeds` is
+    a count or a list. Further keywords are `RunConfig`'s fields (`steps=…`, `run_dir=…`), `agent_settings` the agent's.
     """
     chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     name = dataset.name if isinstance(dataset, TrajectoryDataset) else str(dataset)
@@ -82,6 +83,7 @@ def resume(path: str | Path, *, quiet: bool = False) -> "Run":
 
 
 def _go(run: RunDir, quiet: bool) -> "Run":
+    enable_cache()
     with RunConsole(quiet=quiet) as console:
         console.say(f"run directory: {run.path}")
         Trainer(run, run.config(), console).train()
