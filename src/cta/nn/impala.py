@@ -59,7 +59,7 @@ class Impala(eqx.Module):
     stacks: tuple[Stack, ...]
     output: Mlp
 
-    def __init__(self, key: PRNGKeyArray, channels: int, *, size: tuple[int, int] = (64, 64)):
+    def __init__(self, key: PRNGKeyArray, channels: int, *, size: tuple[int, ...] = (64, 64)):
         keys = jax.random.split(key, len(CHANNELS) + 1)
         inputs = (channels, *CHANNELS[:-1])
         self.stacks = tuple(Stack(k, i, o) for k, i, o in zip(keys[:-1], inputs, CHANNELS, strict=True))

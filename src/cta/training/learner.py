@@ -5,20 +5,28 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Num, PRNGKeyArray
 
 from cta.agents import Agent, Networks, Spec
 from cta.agents.base import Metrics
+from cta.augment import random_crop
 from cta.data import TrajectoryDataset
-from cta.goals import Batch, RowTable, gather
+from cta.goals import Batch, Rows, RowTable, gather
 
 
 class DeviceData(NamedTuple):
-    """A dataset as the learner reads it."""
+    """A dataset on the device: float vectors or uint8 images."""
 
-    observations: Float[Array, "rows ..."]
+    observations: Num[Array, "rows ..."]
     actions: Float[Array, "rows act"]
     table: RowTable
+
+
+class Slice(NamedTuple):
+    """Some consecutive steps' rows, with the observations at them: what arrives when observations are not resident."""
+
+    rows: dict[str, Int[Array, "steps batch"]]
+    fields: dict[str, Num[Array, "steps batch ..."]]
 
 
 class TrainState(NamedTuple):
@@ -41,7 +49,7 @@ def to_device(dataset: TrajectoryDataset) -> DeviceData:
 
 def spec_of(dataset: TrajectoryDataset) -> Spec:
     """The shapes an agent needs."""
-    return Spec(dataset.observations.shape[-1], dataset.actions.shape[-1])
+    return Spec.of(dataset.observation_shape, dataset.action_dim)
 
 
 class Keys(NamedTuple):
@@ -51,6 +59,7 @@ class Keys(NamedTuple):
     rows: PRNGKeyArray
     loss: PRNGKeyArray
     validation: PRNGKeyArray
+    augment: PRNGKeyArray
 
 
 def seed_keys(seed: int | Array) -> Keys:
@@ -79,12 +88,11 @@ class Learner:
         return TrainState(networks, targets, optimizer, jnp.zeros((), jnp.int32), sums)
 
     def _blank_batch(self) -> Batch:
-        data = DeviceData(
-            jnp.zeros((2, self.spec.observation_dim)),
-            jnp.zeros((2, self.spec.action_dim)),
-            RowTable(jnp.zeros(1, jnp.int32), jnp.zeros(2, jnp.int32)),
-        )
-        return gather(data.observations, data.actions, self.agent.draw(jax.random.key(0), data.table))
+        dtype = jnp.float32 if self.spec.image_shape is None else jnp.uint8
+        observations = jnp.zeros((2, *self.spec.observation_shape), dtype)
+        table = RowTable(jnp.zeros(1, jnp.int32), jnp.zeros(2, jnp.int32))
+        rows = self.agent.draw(jax.random.key(0), table)
+        return gather(observations, jnp.zeros((2, self.spec.action_dim)), rows)
 
     def _loss(self, networks: Networks, targets: Networks, batch: Batch, key: PRNGKeyArray) -> tuple[Array, Metrics]:
         loss, metrics = self.agent.loss(networks, targets, batch, key)
@@ -108,22 +116,64 @@ class Learner:
         sums = jax.tree.map(jnp.add, state.sums, metrics)
         return TrainState(networks, targets, optimizer, state.step + 1, sums)
 
+    def draw(self, keys: Keys, step: int | Array, table: RowTable, count: int) -> dict[str, Int[Array, "steps batch"]]:
+        """The rows of `count` steps from `step` on."""
+
+        def one(step: Array) -> dict[str, Rows]:
+            return self.agent.draw(jax.random.fold_in(keys.rows, step), table)
+
+        return jax.vmap(one)(step + jnp.arange(count))
+
     def run(self, state: TrainState, keys: Keys, data: DeviceData, count: int | Array) -> TrainState:
         """`count` ≤ `block` updates. The rows of a whole block are drawn at once."""
-
-        def draw(step: Array) -> dict[str, Array]:
-            return self.agent.draw(jax.random.fold_in(keys.rows, step), data.table)
-
-        rows = jax.vmap(draw)(state.step + jnp.arange(self.block))
+        rows = self.draw(keys, state.step, data.table, self.block)
 
         def body(i: Array, state: TrainState) -> TrainState:
             batch = gather(data.observations, data.actions, {name: index[i] for name, index in rows.items()})
-            return self.update(state, batch, jax.random.fold_in(keys.loss, state.step))
+            return self._step(state, keys, batch)
 
         return jax.lax.fori_loop(0, count, body, state)
 
+    def run_slice(
+        self,
+        state: TrainState,
+        keys: Keys,
+        actions: Float[Array, "rows act"],
+        part: Slice,
+        first: int | Array,
+        count: int | Array,
+    ) -> TrainState:
+        """`count` updates with steps `first`, `first` + 1, … of a slice: `run` for observations that were fetched."""
+
+        def body(i: Array, state: TrainState) -> TrainState:
+            return self._step(state, keys, _fetched_batch(actions, jax.tree.map(lambda x: x[i], part)))
+
+        return jax.lax.fori_loop(first, first + count, body, state)
+
+    def _step(self, state: TrainState, keys: Keys, batch: Batch) -> TrainState:
+        return self.update(state, self._augment(state, keys, batch), jax.random.fold_in(keys.loss, state.step))
+
+    def _augment(self, state: TrainState, keys: Keys, batch: Batch) -> Batch:
+        return random_crop(jax.random.fold_in(keys.augment, state.step), batch, self.agent.config.p_aug)
+
+    def draw_validation(self, keys: Keys, step: int | Array, table: RowTable) -> dict[str, Rows]:
+        """The rows of the held-out batch at `step`."""
+        return self.agent.draw(jax.random.fold_in(keys.validation, step), table)
+
     def validate(self, state: TrainState, keys: Keys, data: DeviceData) -> Metrics:
         """Metrics of one batch of held-out data."""
+        rows = self.draw_validation(keys, state.step, data.table)
+        return self._measure(state, keys, gather(data.observations, data.actions, rows))
+
+    def validate_slice(self, state: TrainState, keys: Keys, actions: Float[Array, "rows act"], part: Slice) -> Metrics:
+        """`validate` for observations that were fetched; no axis of steps here."""
+        return self._measure(state, keys, _fetched_batch(actions, part))
+
+    def _measure(self, state: TrainState, keys: Keys, batch: Batch) -> Metrics:
         key = jax.random.fold_in(keys.validation, state.step)
-        batch = gather(data.observations, data.actions, self.agent.draw(key, data.table))
-        return self._loss(state.networks, state.targets, batch, key)[1]
+        return self._loss(state.networks, state.targets, self._augment(state, keys, batch), key)[1]
+
+
+def _fetched_batch(actions: Float[Array, "rows act"], part: Slice) -> Batch:
+    """`gather` with the observations already in hand: it sees observations of no width, whose place they take."""
+    return {**gather(actions[:, :0], actions, part.rows), **part.fields}

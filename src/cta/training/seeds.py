@@ -11,6 +11,7 @@ import numpy as np
 
 from cta.agents import Networks
 from cta.training.learner import DeviceData, Keys, Learner, TrainState, seed_keys
+from cta.training.source import Program, ResidentSource, Source
 
 
 class SeedGroup:
@@ -24,25 +25,23 @@ class SeedGroup:
         self,
         learner: Learner,
         seeds: Sequence[int],
-        data: DeviceData,
-        validation: DeviceData | None = None,
+        data: Source | DeviceData,
+        validation: Source | DeviceData | None = None,
         *,
         stacked: bool | None = None,
     ):
         self.seeds = tuple(seeds)
         self.step = 0
-        self._data = data
-        self._validation = validation
         self._stacked = jax.default_backend() != "cpu" if stacked is None else stacked
         self._pool = ThreadPoolExecutor(1 if self._stacked else min(len(seeds), os.cpu_count() or 1))
-        init, run, validate = learner.init, learner.run, learner.validate
-        if self._stacked:
-            init = jax.vmap(init)
-            run = jax.vmap(run, in_axes=(0, 0, None, None))
-            validate = jax.vmap(validate, in_axes=(0, 0, None))
-        self._init = jax.jit(init)
-        self._run = jax.jit(run, donate_argnums=0)
-        self._validate = jax.jit(validate)
+
+        def bind(data: Source | DeviceData) -> Program:
+            source = ResidentSource(data) if isinstance(data, DeviceData) else data
+            return source.bind(learner, seeds=len(seeds), stacked=self._stacked)
+
+        self._training = bind(data)
+        self._validation = None if validation is None else bind(validation)
+        self._init = jax.jit(jax.vmap(learner.init) if self._stacked else learner.init)
         keys = [seed_keys(seed) for seed in self.seeds]
         self._keys: list[Keys] = [jax.tree.map(lambda *k: jnp.stack(k), *keys)] if self._stacked else keys
         self._states: list[TrainState] = [self._init(k) for k in self._keys]
@@ -51,7 +50,7 @@ class SeedGroup:
         """Advance every seed by `count` steps and wait for them."""
 
         def advance(i: int) -> TrainState:
-            return jax.block_until_ready(self._run(self._states[i], self._keys[i], self._data, count))
+            return self._training.run(i, self._states[i], self._keys[i], self.step, count)
 
         self._states = list(self._pool.map(advance, range(len(self._states))))
         self.step += count
@@ -67,7 +66,7 @@ class SeedGroup:
         if self._validation is None:
             return [{} for _ in self.seeds]
         pairs = zip(self._states, self._keys, strict=True)
-        return self._per_seed([self._validate(state, keys, self._validation) for state, keys in pairs])
+        return self._per_seed([self._validation.validate(state, keys, self.step) for state, keys in pairs])
 
     def _per_seed(self, metrics: list[Any]) -> list[dict[str, float]]:
         host = jax.device_get(metrics)

@@ -1,0 +1,136 @@
+"""Arrays of an npz file as memory maps: in place where they are stored as they are, else unpacked once."""
+
+import errno
+import os
+import shutil
+import struct
+import tempfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from cta.data.npz import CHUNK_BYTES, NpzReader
+from cta.data.progress import human, progress
+from cta.errors import CtaError
+
+LOCAL_HEADER = struct.Struct("<26xHH")
+"""The fixed part of a zip member's own header, of which only the lengths of name and extra field matter here."""
+SPARE_BYTES = 1 << 26
+"""Room that unpacking leaves on a disk."""
+MEMORY_BYTES = 1 << 30
+"""Arrays up to this size are read into memory."""
+
+
+def read_or_map(file: NpzReader, key: str, *, limit: int = MEMORY_BYTES) -> np.ndarray:
+    """An array of an npz file: in memory up to `limit` bytes, beyond that as a memory map."""
+    shape, dtype = file.header(key)
+    large = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize > limit
+    return map_array(file.path, key) if large else file[key]
+
+
+def map_array(path: str | Path, key: str) -> np.ndarray:
+    """A read-only memory map of array `key` of an npz file.
+
+    An uncompressed member is mapped where it lies. A compressed one is unpacked, once, into a `.npy` beside the file
+    or, where that folder has no room or may not be written, in the user's cache ($XDG_CACHE_HOME or ~/.cache); its
+    name carries the member's checksum, so that it is found again exactly as long as the file holds the same values.
+    """
+    path = Path(path).expanduser()
+    with NpzReader(path) as file:
+        _, dtype = file.header(key)
+        if dtype.hasobject:
+            raise CtaError(f"{path}: {key} holds pickled objects, which are never loaded: save plain arrays")
+    with zipfile.ZipFile(path) as archive:
+        member = archive.getinfo(f"{key}.npy")
+        if member.compress_type == zipfile.ZIP_STORED:
+            return _map(path, key, _member_start(path, member))
+        return _map(_unpacked(archive, path, member), key, 0)
+
+
+def _member_start(path: Path, member: zipfile.ZipInfo) -> int:
+    """Where a stored member's bytes begin."""
+    with path.open("rb") as file:
+        file.seek(member.header_offset)
+        name, extra = LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size))
+    return member.header_offset + LOCAL_HEADER.size + name + extra
+
+
+def _map(path: Path, key: str, start: int) -> np.ndarray:
+    with path.open("rb") as file:
+        file.seek(start)
+        version = np.lib.format.read_magic(file)
+        reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = reader(file)
+        values = file.tell()
+    order = "F" if fortran else "C"
+    try:
+        return np.memmap(path, dtype, "r", values, shape, order)
+    except (OSError, ValueError) as error:
+        raise CtaError(f"{path}: {key} cannot be mapped into memory ({error}): the file is damaged") from None
+
+
+def _unpacked(archive: zipfile.ZipFile, path: Path, member: zipfile.ZipInfo) -> Path:
+    """The unpacked copy of a compressed member, made if it is not there."""
+    folders = (path.parent, cache_folder())
+    stem = f"{path.stem}.{member.filename.removesuffix('.npy')}"
+    name = f"{stem}-{member.CRC:08x}.npy"
+    for folder in folders:
+        made = folder / name
+        if made.is_file() and made.stat().st_size == member.file_size:
+            return made
+    folder = _folder_with_room(folders, member.file_size, path)
+    for old in folder.glob(f"{stem}-????????.npy"):  # of an earlier file of this name
+        old.unlink(missing_ok=True)
+    _unpack(archive, member, folder / name, label=f"unpacking {path.name}")
+    return folder / name
+
+
+def cache_folder() -> Path:
+    """The user's folder of things that can be made again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "cta"
+
+
+def _folder_with_room(folders: tuple[Path, ...], size: int, path: Path) -> Path:
+    reasons = []
+    for folder in folders:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            free = shutil.disk_usage(folder).free
+        except OSError as error:
+            reasons.append(f"{folder}: {error.strerror or error}")
+            continue
+        if not os.access(folder, os.W_OK):
+            reasons.append(f"{folder} may not be written")
+        elif free < size + SPARE_BYTES:
+            reasons.append(f"{folder} has {human(free)}B free")
+        else:
+            return folder
+    raise CtaError(
+        f"{path} must be unpacked to be streamed, which takes {human(size)}B of disk ({'; '.join(reasons)}): "
+        "free some, or point XDG_CACHE_HOME at a larger disk"
+    )
+
+
+def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, *, label: str) -> None:
+    """Copy a member's values to `target` through a temporary file; the zip's checksum is verified on the way."""
+    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    try:
+        with (
+            os.fdopen(handle, "wb") as out,
+            archive.open(member) as entry,
+            progress(label, total=member.file_size, unit="B") as advance,
+        ):
+            while chunk := entry.read(CHUNK_BYTES):
+                out.write(chunk)
+                advance(len(chunk))
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(temporary, target)
+    except zipfile.BadZipFile as error:
+        raise CtaError(f"{archive.filename}: {error}: the file is damaged") from None
+    except OSError as error:
+        full = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or error
+        raise CtaError(f"cannot write {target}: {full}") from None
+    finally:
+        Path(temporary).unlink(missing_ok=True)

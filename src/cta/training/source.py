@@ -1,0 +1,195 @@
+"""Where a learner's batches come from: a dataset on the device, or one too large for it, streamed from the host.
+
+A source is bound to a learner once and then advances states. Which rows a step sees is decided by its key alone, so
+the two kinds give the same numbers; only where the observations wait differs.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from cta.agents.base import Metrics
+from cta.data import TrajectoryDataset
+from cta.goals import RowTable
+from cta.training.learner import DeviceData, Keys, Learner, Slice, TrainState, seed_keys, to_device
+
+SLICE_BYTES = 1 << 28
+"""Observations fetched at a time, for all seeds together; up to three such slices exist at once."""
+AHEAD = 2
+"""Slices fetched ahead of the one in training."""
+
+
+class Program(Protocol):
+    """A source bound to a learner."""
+
+    def run(self, lane: int, state: TrainState, keys: Keys, step: int, count: int) -> TrainState:
+        """Advance a state that stands at `step` by `count` steps and wait for it. One lane for each state."""
+        ...
+
+    def validate(self, state: TrainState, keys: Keys, step: int) -> Metrics:
+        """Metrics of one batch of this source."""
+        ...
+
+
+class Source(Protocol):
+    """A dataset that a learner can be bound to."""
+
+    def bind(self, learner: Learner, *, seeds: int, stacked: bool) -> Program:
+        """Compile for `seeds` seeds: `stacked` in one state along a leading axis, or in as many lanes."""
+        ...
+
+
+class ResidentSource:
+    """A dataset that lies on the device, where a block of steps is one program."""
+
+    def __init__(self, data: DeviceData):
+        self.data = data
+
+    @classmethod
+    def of(cls, dataset: TrajectoryDataset) -> "ResidentSource":
+        """Copy a dataset to the default device."""
+        return cls(to_device(dataset))
+
+    def bind(self, learner: Learner, *, seeds: int, stacked: bool) -> "_Resident":
+        return _Resident(learner, self.data, stacked)
+
+
+class StreamedSource:
+    """A dataset whose observations stay on the host, in memory or in a mapped file; the rest lies on the device."""
+
+    def __init__(self, dataset: TrajectoryDataset, *, slice_bytes: int = SLICE_BYTES):
+        self.observations = dataset.observations
+        self.actions: Float[Array, "rows act"] = jnp.asarray(dataset.actions)
+        self.table = RowTable(jnp.asarray(dataset.valid_rows), jnp.asarray(dataset.goal_limits))
+        self.slice_bytes = slice_bytes
+
+    def bind(self, learner: Learner, *, seeds: int, stacked: bool) -> "_Streamed":
+        return _Streamed(learner, self, seeds, stacked)
+
+
+def open_source(dataset: TrajectoryDataset, *, streamed: bool | None = None, budget: int | None = None) -> Source:
+    """A dataset for training: on the device if its observations take at most `budget` bytes, else streamed.
+
+    `streamed` forces the choice; `budget` defaults to `device_budget()`.
+    """
+    if streamed is None:
+        streamed = dataset.observations.nbytes > (device_budget() if budget is None else budget)
+    return StreamedSource(dataset) if streamed else ResidentSource.of(dataset)
+
+
+def device_budget() -> int:
+    """Bytes of observations that leave room to train: half of an accelerator's memory, a quarter of a CPU's."""
+    stats = jax.local_devices()[0].memory_stats() or {}
+    if "bytes_limit" in stats:
+        return (stats["bytes_limit"] - stats.get("bytes_in_use", 0)) // 2
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+
+
+class _Resident:
+    def __init__(self, learner: Learner, data: DeviceData, stacked: bool):
+        run, validate = learner.run, learner.validate
+        if stacked:
+            run = jax.vmap(run, in_axes=(0, 0, None, None))
+            validate = jax.vmap(validate, in_axes=(0, 0, None))
+        self._data = data
+        self._run = jax.jit(run, donate_argnums=0)
+        self._validate = jax.jit(validate)
+
+    def run(self, lane: int, state: TrainState, keys: Keys, step: int, count: int) -> TrainState:
+        return jax.block_until_ready(self._run(state, keys, self._data, count))
+
+    def validate(self, state: TrainState, keys: Keys, step: int) -> Metrics:
+        return self._validate(state, keys, self._data)
+
+
+class _Streamed:
+    """Slices of steps, fetched in the background and trained on one after the other."""
+
+    def __init__(self, learner: Learner, source: StreamedSource, seeds: int, stacked: bool):
+        self._source = source
+        batch = jax.eval_shape(learner.draw_validation, seed_keys(0), 0, source.table)
+        step_bytes = sum(rows.size for rows in batch.values()) * source.observations[:1].nbytes * seeds
+        self.steps = max(1, min(learner.block, source.slice_bytes // step_bytes))
+        run, validate = learner.run_slice, learner.validate_slice
+
+        def draw_slice(keys: Keys, step: Array, table: RowTable) -> dict[str, Array]:
+            return learner.draw(keys, step, table, self.steps)
+
+        draw_one: Callable = learner.draw_validation
+        if stacked:
+            run = jax.vmap(run, in_axes=(0, 0, None, 0, None, None))
+            validate = jax.vmap(validate, in_axes=(0, 0, None, 0))
+            draw_slice, draw_one = (jax.vmap(f, in_axes=(0, None, None)) for f in (draw_slice, draw_one))
+        self._run = jax.jit(run, donate_argnums=0)
+        self._validate = jax.jit(validate)
+        self._draw_slice = jax.jit(draw_slice)
+        self._draw_one = jax.jit(draw_one)
+        # One thread a lane: fetching is memory (or disk) bound, and lanes train at the same time.
+        self._threads = ThreadPoolExecutor(1 if stacked else seeds, thread_name_prefix="fetch")
+        self._lanes: dict[int, _Lane] = {}
+
+    def run(self, lane: int, state: TrainState, keys: Keys, step: int, count: int) -> TrainState:
+        reader = self._lanes.get(lane)
+        if reader is None or reader.step != step:  # the first run, or one after a restore
+            reader = self._lanes[lane] = _Lane(self, keys, step)
+        while count:
+            part, first, size = reader.take(count)
+            state = self._run(state, keys, self._source.actions, part, first, size)
+            # Waiting bounds how many slices are alive; the next ones are fetched meanwhile.
+            jax.block_until_ready(state)
+            count -= size
+        return state
+
+    def validate(self, state: TrainState, keys: Keys, step: int) -> Metrics:
+        part = self.fetch(self._draw_one(keys, step, self._source.table))
+        return self._validate(state, keys, self._source.actions, part)
+
+    def request(self, keys: Keys, step: int) -> "Future[Slice]":
+        """The slice from `step` on, drawn now and fetched in the background.
+
+        Drawing is queued here, on the caller's thread, so that the device does it before the steps queued next.
+        """
+        return self._threads.submit(self.fetch, self._draw_slice(keys, step, self._source.table))
+
+    def fetch(self, rows: dict[str, Array]) -> Slice:
+        """The observations at these rows, on the device."""
+        found = {name: self._source.observations[np.asarray(index)] for name, index in rows.items()}
+        return jax.block_until_ready(Slice(rows, jax.device_put(found)))
+
+
+class _Lane:
+    """One state's slices in order: the one in use and how far, and those on their way."""
+
+    def __init__(self, program: _Streamed, keys: Keys, step: int):
+        self.step = step
+        """The next step to be taken."""
+        self._program, self._keys = program, keys
+        self._requested = step
+        self._coming: deque[Future[Slice]] = deque()
+        self._part: Slice | None = None
+        self._used = program.steps
+        for _ in range(AHEAD):
+            self._request()
+
+    def _request(self) -> None:
+        self._coming.append(self._program.request(self._keys, self._requested))
+        self._requested += self._program.steps
+
+    def take(self, count: int) -> tuple[Slice, int, int]:
+        """A slice, where in it to begin, and how many of the `count` steps it has."""
+        if self._used == self._program.steps:
+            self._part = None  # frees the device's memory before the next slice is asked for
+            self._request()
+            self._part, self._used = self._coming.popleft().result(), 0
+        assert self._part is not None
+        first, size = self._used, min(count, self._program.steps - self._used)
+        self._used += size
+        self.step += size
+        return self._part, first, size
