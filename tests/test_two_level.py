@@ -210,8 +210,8 @@ def test_switches_change_the_loss_and_stay_finite(switch):
 
 def test_actor_layer_norm_switch():
     plain, normed = small("hiql-analogy"), small("hiql-analogy", actor_layer_norm=True)
-    assert not plain.init(jax.random.key(0), SPEC)["low"].trunk.norms
-    assert normed.init(jax.random.key(0), SPEC)["low"].trunk.norms
+    assert not plain.init(jax.random.key(0), SPEC)["low"].norms
+    assert normed.init(jax.random.key(0), SPEC)["low"].norms
 
 
 def test_pretraining_freezes_one_side_at_a_time():

@@ -1,158 +1,55 @@
-"""Typed, immutable settings of agents and runs. Plain data: nothing here imports JAX."""
+"""Typed, immutable settings of runs (and, from `cta.agent_configs`, of agents). Plain data: no JAX."""
 
 import dataclasses
 import types
 import typing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
 from tyro.conf import arg
 
+from cta.agent_configs import (
+    ActorConfig,
+    AgentConfig,
+    ConditionedConfig,
+    CrlConfig,
+    DualConfig,
+    EtaConfig,
+    Extraction,
+    GcbConfig,
+    GciqlConfig,
+    GcivlConfig,
+    ImplicitValueConfig,
+    QrlConfig,
+    Sizes,
+    TrunkConfig,
+    TwoLevelConfig,
+)
 from cta.errors import CtaError
 
-Sizes = tuple[int, ...]
+__all__ = [
+    "ActorConfig",
+    "AgentConfig",
+    "ConditionedConfig",
+    "CrlConfig",
+    "DualConfig",
+    "EtaConfig",
+    "Extraction",
+    "GcbConfig",
+    "GciqlConfig",
+    "GcivlConfig",
+    "ImplicitValueConfig",
+    "QrlConfig",
+    "RunConfig",
+    "Sizes",
+    "TrunkConfig",
+    "TwoLevelConfig",
+    "from_dict",
+    "to_dict",
+]
+
 T = typing.TypeVar("T")
-
-
-@dataclass(frozen=True)
-class AgentConfig:
-    """Settings every agent has: optimisation and goal sampling, under OGBench's names."""
-
-    lr: float = 3e-4
-    """Adam's learning rate."""
-    batch_size: int = 1024
-    """Transitions per step."""
-    discount: float = 0.99
-    """γ, of the values and of geometric goal sampling."""
-    tau: float = 0.005
-    """Rate of the EMA targets."""
-    layer_norm: bool = True
-    """Layer norm in values, encoders and bilinear networks (plain actors never have it, see `actor_layer_norm`)."""
-    value_p_curgoal: float = 0.2
-    """Probability that a value goal is the current row."""
-    value_p_trajgoal: float = 0.5
-    """Probability that a value goal is a later row of the trajectory."""
-    value_p_randomgoal: float = 0.3
-    """Probability that a value goal is any row."""
-    value_geom_sample: bool = True
-    """Later rows at geometric (else uniform) distance for value goals."""
-    actor_p_curgoal: float = 0.0
-    """Probability that an actor goal is the current row (flat agents)."""
-    actor_p_trajgoal: float = 1.0
-    """Probability that an actor goal is a later row of the trajectory (flat agents)."""
-    actor_p_randomgoal: float = 0.0
-    """Probability that an actor goal is any row."""
-    actor_geom_sample: bool = False
-    """Later rows at geometric (else uniform) distance for actor goals."""
-
-    def check(self) -> None:
-        """Complain in one line about values that make no sense."""
-        if self.batch_size < 1:
-            raise CtaError(f"--agent.batch-size must be at least 1, not {self.batch_size}")
-        if not 0 < self.discount < 1:
-            raise CtaError(f"--agent.discount must lie in (0, 1), not {self.discount}")
-        if not 0 < self.tau <= 1:
-            raise CtaError(f"--agent.tau must lie in (0, 1], not {self.tau}")
-        if not self.lr > 0:
-            raise CtaError(f"--agent.lr must be positive, not {self.lr}")
-        for kind in ("value", "actor"):
-            mix = [getattr(self, f"{kind}_p_{goal}goal") for goal in ("cur", "traj", "random")]
-            if min(mix) < 0 or abs(sum(mix) - 1) > 1e-6:
-                raise CtaError(f"--agent.{kind}-p-curgoal, -trajgoal, -randomgoal must add up to 1, not {sum(mix):g}")
-
-
-@dataclass(frozen=True)
-class DualConfig:
-    """The dual representation learner: Ṽ(s,g) = φ(s)ᵀψ(g)/√d and its critic."""
-
-    hidden: Sizes = (512, 512, 512)
-    """Hidden sizes of φ, ψ and the critic."""
-    dim: int = 256
-    """d, the dimension of φ and ψ."""
-    expectile: float = 0.7
-    """ι."""
-    ensemble: int = 2
-    """Members of φ, ψ and the critic."""
-    scale: Literal["sqrt_d", "none"] = "sqrt_d"
-    """Divide the inner product by √d, or not."""
-    value_target: Literal["online", "ema"] = "online"
-    """Bootstrap the critic from the online φ, ψ or from EMA copies."""
-    pretrain_steps: int = 0
-    """0: learn jointly with the agent; n: learn alone for n steps, then freeze and train the agent."""
-
-
-@dataclass(frozen=True)
-class EtaConfig:
-    """The projection η of goal representations or analogies."""
-
-    hidden: Sizes = (256, 256)
-    """Hidden sizes."""
-    dim: int = 32
-    """e, the output dimension."""
-    normalise: bool = True
-    """Scale the output to length √e."""
-    ema: bool = False
-    """Feed the target value from an EMA copy of η instead of the online one."""
-
-
-@dataclass(frozen=True)
-class TrunkConfig:
-    """The bilinear networks."""
-
-    hidden: Sizes = (128, 128)
-    """Hidden sizes of the displacement and anchor modules."""
-    features: int = 128
-    """p, the number of bilinear features."""
-    rank: int = 8
-    """b, the rank of each bilinear feature."""
-    backbone: Sizes = (128, 128)
-    """Sizes of the MLP after the bilinear features."""
-    form: Literal["backbone", "head", "pure"] = "backbone"
-    """backbone: MLP and linear head on the features; head: linear head only; pure: the features are the output."""
-    activate_final: bool = True
-    """GELU and layer norm on the modules' last layer too."""
-
-
-@dataclass(frozen=True)
-class TwoLevelConfig(AgentConfig):
-    """HIQL and everything grown from it: a value, a high policy that proposes subgoals, a low policy that acts."""
-
-    batch_size: int = 256
-    """Transitions per step."""
-    conditioning: Literal["dual", "analogy"] = "analogy"
-    """What stands for a goal: ψ(g), or the dual analogy ψ(g)−ψ(s)."""
-    networks: Literal["mlp", "bilinear"] = "bilinear"
-    """Form of value and policies."""
-    expectile: float = 0.7
-    """κ of the value loss."""
-    low_alpha: float = 3.0
-    """β_ℓ, temperature of the low policy's advantage weights."""
-    high_alpha: float = 3.0
-    """β_h, temperature of the high policy's advantage weights."""
-    awr_clip: float = 100.0
-    """Upper bound of advantage weights (inf: none)."""
-    subgoal_steps: int = 20
-    """k, how far ahead a subgoal lies."""
-    high_hold: int = 1
-    """Environment steps a proposed subgoal is kept when acting."""
-    actor_std: float = 1.0
-    """σ of both policies."""
-    hidden: Sizes = (512, 512, 512)
-    """Hidden sizes of value and policies in MLP form."""
-    actor_layer_norm: bool = False
-    """Layer norm in MLP policies."""
-    value_ensemble: int = 2
-    """Members of the value."""
-    bilinear_high_actor: bool = True
-    """False: the high policy is a plain MLP on [s; g] (sizes: the trunk's backbone)."""
-    value_rep_grad_stop: bool = False
-    """True: the value loss does not train η."""
-    policy_rep_grad_stop: bool = True
-    """False: the low policy's loss trains η too."""
-    dual: DualConfig = field(default_factory=DualConfig)
-    eta: EtaConfig = field(default_factory=EtaConfig)
-    trunk: TrunkConfig = field(default_factory=TrunkConfig)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,11 @@
 
 import difflib
 
+from cta.agents import crl as crl
+from cta.agents import gcbc as gcbc
+from cta.agents import gciql as gciql
+from cta.agents import gcivl as gcivl
+from cta.agents import qrl as qrl
 from cta.agents import two_level as two_level
 from cta.agents.base import REGISTRY, Agent, Entry, Networks, Spec
 from cta.errors import CtaError

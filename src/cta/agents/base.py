@@ -1,7 +1,7 @@
 """The seam: what an agent is, and the registry that finds it by name."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -11,17 +11,40 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from cta.config import AgentConfig
 from cta.goals import Batch, Rows, RowTable
+from cta.nn import FEATURES
 
 Networks = dict[str, Any]
 """Trainable networks by name."""
 Metrics = dict[str, Float[Array, ""]]
+Key = PRNGKeyArray
+Acted = tuple[Float[Array, "batch act"], Any]
+"""Actions, and what to remember until the next step."""
+
+
+Term = tuple[Float[Array, ""], Metrics]
+"""One term of a loss, and what to log of it."""
 
 
 class Spec(NamedTuple):
     """What an agent must know of the data."""
 
     observation_dim: int
+    """Length of an observation; of its encoding where observations are images."""
     action_dim: int
+    image_shape: tuple[int, ...] | None = None
+    """(height, width, channels) where observations are images."""
+
+    @classmethod
+    def of(cls, observation_shape: Sequence[int], action_dim: int) -> "Spec":
+        """The spec of observations of this shape: one axis a vector, three an image."""
+        if len(observation_shape) == 1:
+            return cls(observation_shape[0], action_dim)
+        return cls(FEATURES, action_dim, tuple(observation_shape))
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """Shape of one observation."""
+        return self.image_shape or (self.observation_dim,)
 
 
 @dataclass(frozen=True)
@@ -40,22 +63,20 @@ class Agent(ABC):
     def draw(self, key: PRNGKeyArray, table: RowTable) -> dict[str, Rows]:
         """Rows of one training batch, by field."""
 
-    @abstractmethod
-    def loss(
-        self, networks: Networks, targets: Networks, batch: Batch, key: PRNGKeyArray
-    ) -> tuple[Float[Array, ""], Metrics]:
+    def terms(self, networks: Networks, targets: Networks, batch: Batch, key: PRNGKeyArray) -> dict[str, Term]:
+        """The terms of the loss by name; all see one batch, and their sum is minimised."""
+        raise NotImplementedError(f"{type(self).__name__} has neither terms nor a loss")
+
+    def loss(self, networks: Networks, targets: Networks, batch: Batch, key: PRNGKeyArray) -> Term:
         """The scalar to minimise, and what to log."""
+        terms = self.terms(networks, targets, batch, key)
+        metrics = {name: value for _, logged in terms.values() for name, value in logged.items()}
+        return sum((loss for loss, _ in terms.values()), jnp.zeros(())), metrics
 
     @abstractmethod
     def act(
-        self,
-        networks: Networks,
-        observations: Float[Array, "batch obs"],
-        goals: Float[Array, "batch obs"],
-        key: PRNGKeyArray,
-        temperature: float,
-        memory: Any = None,
-    ) -> tuple[Float[Array, "batch act"], Any]:
+        self, networks: Networks, observations: Array, goals: Array, key: Key, temperature: float, memory: Any = None
+    ) -> Acted:
         """Actions in [-1,1] and what to remember until the next step (None for most agents)."""
 
     def targets(self) -> tuple[str, ...]:

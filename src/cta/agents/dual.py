@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from cta.agents.base import Metrics, Networks, Spec
+from cta.agents.base import Networks, Spec, Term
+from cta.agents.forms import OBSERVATION, mlp
 from cta.config import DualConfig
 from cta.goals import Batch
 from cta.losses import expectile_loss
-from cta.nn import Ensemble, Mlp
 
 
 @dataclass(frozen=True)
@@ -37,40 +37,37 @@ class DualLearner:
     def init(self, key: PRNGKeyArray, spec: Spec) -> Networks:
         c = self.config
         keys = jax.random.split(key, 3)
-
-        def ensemble(k: PRNGKeyArray, inputs: int, outputs: int) -> Ensemble:
-            sizes = [*c.hidden, outputs]
-            return Ensemble(k, c.ensemble, lambda k: Mlp(k, inputs, sizes, layer_norm=self.layer_norm))
-
-        pair = 2 * spec.observation_dim + spec.action_dim
+        options = {"hidden": c.hidden, "layer_norm": self.layer_norm, "members": c.ensemble}
         return {
-            "phi": ensemble(keys[0], spec.observation_dim, c.dim),
-            "psi": ensemble(keys[1], spec.observation_dim, c.dim),
-            "critic": ensemble(keys[2], pair, 1),
+            "phi": mlp(keys[0], spec, [OBSERVATION], c.dim, **options),
+            "psi": mlp(keys[1], spec, [OBSERVATION], c.dim, **options),
+            "critic": mlp(keys[2], spec, [OBSERVATION, OBSERVATION, spec.action_dim], 1, **options),
         }
 
-    def value(
-        self, networks: Networks, states: Float[Array, "batch obs"], goals: Float[Array, "batch obs"]
-    ) -> Float[Array, "members batch"]:
+    def value(self, networks: Networks, states: Array, goals: Array) -> Float[Array, "members batch"]:
         """Ṽ_m(s,g)."""
         products = jnp.sum(networks["phi"](states) * networks["psi"](goals), axis=-1)
         return products / self.config.dim**0.5 if self.config.scale == "sqrt_d" else products
 
-    def represent(self, networks: Networks, observations: Float[Array, "batch obs"]) -> Float[Array, "batch dim"]:
+    def represent(self, networks: Networks, observations: Array) -> Float[Array, "batch dim"]:
         """ψ̄(x), the mean over members, not normalised."""
         return jnp.mean(networks["psi"](observations), axis=0)
 
-    def loss(self, networks: Networks, targets: Networks, batch: Batch) -> tuple[Float[Array, ""], Metrics]:
+    def analogy(self, networks: Networks, states: Array, goals: Array) -> Float[Array, "batch dim"]:
+        """α∨(s,g) = ψ̄(g) − ψ̄(s)."""
+        return self.represent(networks, goals) - self.represent(networks, states)
+
+    def loss(self, networks: Networks, targets: Networks, batch: Batch, key: PRNGKeyArray | None = None) -> Term:
         """`L_dual = L_Ṽ + L_Q`.
 
         L_Ṽ = mean over (m, batch) of ℓ_ι(δ_m, δ_m), δ_m = min_j Q̄_j(s,g,a) − Ṽ_m(s,g);
         L_Q = mean over (m, batch) of Σ_j (Q_j(s,g,a) − y_m)², y_m = r + γc·Ṽ_m(s',g).
         """
         s, goals = batch["observations"], batch["value_goals"]
-        inputs = jnp.concatenate([s, goals, batch["actions"]], axis=-1)
+        inputs = (s, goals, batch["actions"])
 
         # Only the EMA copy of the critic judges the value: bootstrapping from the online one would chase itself.
-        q_target = jax.lax.stop_gradient(jnp.min(targets["critic"](inputs)[..., 0], axis=0))
+        q_target = jax.lax.stop_gradient(jnp.min(targets["critic"](*inputs)[..., 0], axis=0))
         value = self.value(networks, s, goals)
         delta = q_target - value
         value_loss = jnp.mean(expectile_loss(delta, delta, self.config.expectile))
@@ -79,7 +76,7 @@ class DualLearner:
         source = targets if self.config.value_target == "ema" else networks
         next_value = jax.lax.stop_gradient(self.value(source, batch["next_observations"], goals))
         y = batch["rewards"] + self.discount * batch["masks"] * next_value
-        q = networks["critic"](inputs)[..., 0]
+        q = networks["critic"](*inputs)[..., 0]
         critic_loss = jnp.mean(jnp.sum((q[:, None] - y[None]) ** 2, axis=0))
 
         metrics = {

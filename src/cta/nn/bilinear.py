@@ -59,9 +59,9 @@ class BilinearTrunk(eqx.Module):
         self.head = None if form == "pure" else Linear(keys[3], features, outputs, scale=head_scale)
 
     def __call__(
-        self, displacement: Float[Array, "batch z"], anchor: Float[Array, "batch x"]
+        self, displacement: Float[Array, "batch z"], *anchor: Float[Array, "batch _"]
     ) -> Float[Array, "batch out"]:
-        h = row_products(self.displacement(displacement), self.anchor(anchor), self.rank)
+        h = row_products(self.displacement(displacement), self.anchor(*anchor), self.rank)
         if self.backbone is not None:
             h = self.backbone(h)
         return h if self.head is None else self.head(h)

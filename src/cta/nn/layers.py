@@ -41,7 +41,10 @@ class LayerNorm(eqx.Module):
 
 
 class Mlp(eqx.Module):
-    """Affine → GELU (tanh form) → layer norm, per layer; the last layer stays affine unless `activate_final`."""
+    """Affine → GELU (tanh form) → layer norm, per layer; the last layer stays affine unless `activate_final`.
+
+    Several inputs are concatenated. `head_scale` scales the last layer's initial weights (0.01: a small-init head).
+    """
 
     layers: tuple[Linear, ...]
     norms: tuple[LayerNorm, ...]
@@ -55,15 +58,20 @@ class Mlp(eqx.Module):
         *,
         layer_norm: bool,
         activate_final: bool = False,
+        head_scale: float = 1.0,
     ):
         keys = jax.random.split(key, len(sizes))
         widths = [inputs, *sizes]
         activated = sizes if activate_final else sizes[:-1]
-        self.layers = tuple(Linear(k, i, o) for k, (i, o) in zip(keys, pairwise(widths), strict=True))
+        scales = [1.0] * (len(sizes) - 1) + [head_scale]
+        self.layers = tuple(
+            Linear(k, i, o, scale=scale) for k, (i, o), scale in zip(keys, pairwise(widths), scales, strict=True)
+        )
         self.norms = tuple(LayerNorm(size) for size in activated) if layer_norm else ()
         self.activate_final = activate_final
 
-    def __call__(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
+    def __call__(self, *inputs: Float[Array, "*batch _"]) -> Float[Array, "*batch out"]:
+        x = jnp.concatenate(inputs, axis=-1)
         for i, layer in enumerate(self.layers):
             x = layer(x)
             if i + 1 < len(self.layers) or self.activate_final:

@@ -10,7 +10,7 @@ from cta.nn.layers import Mlp
 
 
 class Projection(eqx.Module):
-    """`η(x) = √e·u/‖u‖`, u = MLP(hidden…, e); without the scaling if not `normalise`."""
+    """`η(x) = √e·u/‖u‖`, u = MLP(hidden…, e); without the scaling if not `normalise`. Inputs are concatenated."""
 
     mlp: Mlp
     normalise: bool = eqx.field(static=True)
@@ -28,8 +28,8 @@ class Projection(eqx.Module):
         self.mlp = Mlp(key, inputs, [*hidden, outputs], layer_norm=layer_norm)
         self.normalise = normalise
 
-    def __call__(self, x: Float[Array, "batch in"]) -> Float[Array, "batch out"]:
-        u = self.mlp(x)
+    def __call__(self, *inputs: Float[Array, "batch _"]) -> Float[Array, "batch out"]:
+        u = self.mlp(*inputs)
         return scale_to_length(u) if self.normalise else u
 
 
