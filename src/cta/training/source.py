@@ -160,7 +160,10 @@ class _Streamed:
 
     def fetch(self, rows: dict[str, Array]) -> Slice:
         """The observations at these rows, on the device."""
-        found = {name: self._source.observations[np.asarray(index)] for name, index in rows.items()}
+        # `take` copies whole rows, several times faster than indexing does.
+        found = {
+            name: np.take(self._source.observations, index, axis=0) for name, index in jax.device_get(rows).items()
+        }
         return jax.block_until_ready(Slice(rows, jax.device_put(found)))
 
 
