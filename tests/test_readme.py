@@ -1,0 +1,77 @@
+"""The README keeps its word: its numbers are those of the records, its commands and examples exist and run."""
+
+import csv
+import json
+import re
+from pathlib import Path
+from statistics import fmean, pstdev
+
+import numpy as np
+import pytest
+
+from cta.cli import COMMANDS
+from cta.evaluation import overall_success, seed_scores
+
+ROOT = Path(__file__).parent.parent
+TEXT = (ROOT / "README.md").read_text()
+RECORDS = ROOT / "docs" / "measurements"
+
+
+def rows(name):
+    with (RECORDS / name / "eval.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def section(name):
+    return TEXT.split(f"<!-- {name} -->")[1].split(f"<!-- /{name} -->")[0]
+
+
+def test_the_desk_score_is_the_record():
+    scores = [100 * score for score in seed_scores(rows("desk-play-v0-cta")).values()]
+    assert len(scores) == 3
+    assert f"**{fmean(scores):.1f} ± {pstdev(scores):.1f} %**" in section("desk")
+
+
+def test_the_puzzle_curve_is_the_record():
+    curve = overall_success(rows("puzzle-4x4-play-v0-cta-200k"))
+    steps = sorted({step for _, step in curve})
+    means = [100 * fmean(rate for (_, at), rate in curve.items() if at == step) for step in steps]
+    assert steps == [50_000, 100_000, 150_000, 200_000]
+    assert f"**{', '.join(f'{mean:.1f}' for mean in means)} %**" in section("puzzle")
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in RECORDS.iterdir()))
+def test_records_say_where_they_come_from(name):
+    record = json.loads((RECORDS / name / "provenance.json").read_text())
+    assert record["command"].startswith("cta train")
+    assert record["commit"] and record["hardware"]["device"] and record["versions"]["jax"]
+    assert record["dataset"]["fingerprint"] and record["dataset"]["provenance"]["seed"] is not None
+    config = json.loads((RECORDS / name / "config.json").read_text())
+    assert {int(row["seed"]) for row in rows(name)} == set(config["seeds"])
+
+
+def test_commands_and_targets_exist():
+    named = set(re.findall(r"^cta (\w+)", TEXT, re.M)) | set(re.findall(r"`cta (\w+)", TEXT))
+    assert named <= set(COMMANDS)
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
+    assert set(re.findall(r"make ([a-z]+)\b", TEXT)) - {"make"} <= set(targets)
+
+
+def test_links_resolve():
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", TEXT):
+        assert (ROOT / target).exists(), target
+
+
+def test_python_examples_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    generator = np.random.default_rng(0)
+    desk, own = re.findall(r"```python\n(.*?)```", TEXT, re.S)
+    names = {"observation": np.zeros(8, np.float32), "goal": np.ones(8, np.float32)}
+    exec(desk.replace("steps=2000", "steps=10, log_interval=10, eval_episodes=2"), names)
+    assert names["action"].shape == (3,)
+    names = {
+        "observations": generator.normal(size=(620, 4)).astype(np.float32),
+        "actions": generator.uniform(-1, 1, size=(620, 2)).astype(np.float32),
+    }
+    exec(own.replace("50_000", "4"), names)
+    assert (tmp_path / "mine.npz").exists()
