@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Num, PRNGKeyArray
 
 from cta.config import AgentConfig
 
@@ -117,7 +117,7 @@ def flat_rows(key: PRNGKeyArray, table: RowTable, config: AgentConfig) -> dict[s
 Batch = dict[str, Array]
 
 
-def gather(observations: Float[Array, "rows ..."], actions: Float[Array, "rows act"], rows: dict[str, Rows]) -> Batch:
+def gather(observations: Num[Array, "rows ..."], actions: Float[Array, "rows act"], rows: dict[str, Rows]) -> Batch:
     """The batch at these rows: every field an observation, plus `actions`, and `rewards`, `masks` of the value goal.
 
     success ⇔ the value goal is the row itself; reward = success − 1, mask = 1 − success.

@@ -63,7 +63,7 @@ def _compiled(agent: Agent, temperature: float, noise: float) -> Any:
 
 
 class GoalPolicy:
-    """`policy(observation, goal)` → action; single vectors or batches, NumPy in, NumPy out."""
+    """`policy(observation, goal)` → action; single observations (vectors, images) or batches, NumPy in, NumPy out."""
 
     def __init__(self, agent: Agent, networks: Networks, *, temperature: float = 0.0, seed: int = 0):
         self._make = partial(Policy, agent, networks, temperature=temperature, seed=seed)
@@ -71,13 +71,18 @@ class GoalPolicy:
 
     def __call__(self, observation: np.ndarray, goal: np.ndarray, *, first: bool = False) -> np.ndarray:
         """Actions in [-1,1]. `first=True` begins a new episode (it matters only to agents that hold a subgoal)."""
-        observations, goals = np.asarray(observation, np.float32), np.asarray(goal, np.float32)
-        if observations.shape != goals.shape or observations.ndim not in (1, 2):
-            raise CtaError(f"observation {observations.shape} and goal {goals.shape} must be equal vectors or batches")
-        single = observations.ndim == 1
+        observations, goals = (_plain(np.asarray(x)) for x in (observation, goal))
+        if observations.shape != goals.shape or observations.ndim not in (1, 2, 3, 4):
+            raise CtaError(f"observation {observations.shape} and goal {goals.shape} must have the same shape")
+        single = observations.ndim in (1, 3)
         if single:
             observations, goals = observations[None], goals[None]
         count = len(observations)
         policy = self._policies.setdefault(count, self._make())
         actions = policy(observations, goals, np.full(count, first))
         return actions[0] if single else actions
+
+
+def _plain(values: np.ndarray) -> np.ndarray:
+    """Images stay uint8, all else becomes float32."""
+    return values if values.dtype == np.uint8 else values.astype(np.float32)

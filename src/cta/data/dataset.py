@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cta.data import checks
+from cta.data.mapped import read_or_map
 from cta.data.npz import PROVENANCE_KEY, NpzReader, column, row_blocks, write_npz
 from cta.errors import CtaError
 
@@ -105,8 +106,10 @@ class TrajectoryDataset:
             terminals = file["valids"] == 0 if "valids" in file.keys else file["terminals"]
             following = file["next_observations"] if "next_observations" in file.keys else None
             extra = _info_arrays(file, rows=len(terminals)) if info and following is None else {}
+            # Images may be larger than the memory: they are mapped, and fetched as training asks for them.
+            images = file.header("observations")[1] == np.uint8
             return cls.from_arrays(
-                file["observations"],
+                read_or_map(file, "observations") if images else file["observations"],
                 file["actions"],
                 terminals,
                 next_observations=following,

@@ -123,10 +123,11 @@ class Run:
         step = steps[-1] if step is None else step
         if step not in steps:
             raise CtaError(f"{self.path} has no checkpoint at step {step}; there are {', '.join(map(str, steps))}")
-        shape = self.files.provenance().get("dataset", {}).get("shape")
-        if not shape:
+        seen = self.files.provenance().get("dataset", {})
+        if not {"observation_shape", "action_dim"} <= set(seen):
             raise CtaError(f"{self.path}/provenance.json does not say what the data looked like")
-        structure = jax.eval_shape(lambda key: self.agent.init(key, Spec(*shape)), jax.random.key(0))
+        spec = Spec.of(seen["observation_shape"], seen["action_dim"])
+        structure = jax.eval_shape(lambda key: self.agent.init(key, spec), jax.random.key(0))
         stacked = checkpoints.load_networks(step, structure)
         checkpoints.close()
         return step, [jax.tree.map(lambda x, i=i: np.asarray(x[i]), stacked) for i in range(len(self.config.seeds))]

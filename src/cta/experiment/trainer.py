@@ -26,9 +26,10 @@ from cta.experiment.console import RunConsole
 from cta.experiment.run_dir import RunDir
 from cta.experiment.scoring import score_rows
 from cta.training.checkpoints import Checkpoints
-from cta.training.learner import Learner, spec_of, to_device
+from cta.training.learner import Learner, spec_of
 from cta.training.logs import MetricLog, TensorBoardLog, WandbLog
 from cta.training.seeds import SeedGroup
+from cta.training.source import open_source
 
 BLOCK = 500
 """Largest number of steps between two looks at the clock and at signals."""
@@ -80,10 +81,6 @@ class Trainer:
         name, train, validation = open_dataset(config.dataset, dataset_dir=config.dataset_dir)
         if name in KNOWN:
             check_fits(train, environment_name(name))
-        if len(train.observation_shape) != 1:
-            raise CtaError(
-                f"{name}: agent '{config.agent_name}' reads vectors, not images of {train.observation_shape}"
-            )
         fingerprint = train.fingerprint()
         known = self.run.provenance().get("dataset", {}).get("fingerprint")
         if known is not None and known != fingerprint:
@@ -92,7 +89,8 @@ class Trainer:
             "name": name,
             "fingerprint": fingerprint,
             "transitions": train.num_transitions,
-            "shape": list(spec_of(train)),
+            "observation_shape": list(train.observation_shape),
+            "action_dim": train.action_dim,
         }
         self.run.record(
             {
@@ -109,8 +107,8 @@ class Trainer:
 
     def _seed_group(self, train: TrajectoryDataset, validation: TrajectoryDataset | None) -> SeedGroup:
         learner = Learner(self.agent, spec_of(train), block=BLOCK)
-        held_out = None if validation is None else to_device(validation)
-        return SeedGroup(learner, self.config.seeds, to_device(train), held_out)
+        held_out = None if validation is None else open_source(validation)
+        return SeedGroup(learner, self.config.seeds, open_source(train), held_out)
 
     def _restore(self, group: SeedGroup, checkpoints: Checkpoints) -> None:
         """Continue from the newest checkpoint, if any, and drop what was logged after it."""
