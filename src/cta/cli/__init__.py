@@ -12,6 +12,7 @@ COMMANDS = {
     "train": "train an agent on a dataset and score it on the way",
     "resume": "continue a run that stopped",
     "evaluate": "score a run's checkpoints in the simulator, record videos",
+    "scores": "compare the scores of several runs",
     "data": "generate, download, list and inspect datasets",
     "agents": "list the agents",
     "theory": "check the paper's theory on small exact worlds",

@@ -1,0 +1,80 @@
+"""cta scores"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+from tyro.conf import Positional, arg
+
+from cta.cli import DONE
+from cta.errors import CtaError
+
+DESCRIPTION = """\
+Compare runs: success per task and overall, mean ± standard deviation over seeds, mean of the last three evaluations.
+
+  cta scores runs/desk-play-v0/*
+  cta scores runs/desk-play-v0/* --markdown > table.md
+"""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to compare."""
+
+    runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN…")]
+    """Run directories."""
+    markdown: bool = False
+    """Print a Markdown table."""
+
+
+def main(argv: list[str]) -> int:
+    settings = tyro.cli(Settings, args=argv, prog="cta scores", description=DESCRIPTION)
+    if not settings.runs:
+        raise CtaError("name at least one run directory")
+    lines = sorted((_line(run) for run in settings.runs), key=lambda line: line[:2])
+    if settings.markdown:
+        print(markdown(lines))
+        return DONE
+    table = Table()
+    for column in HEADER:
+        table.add_column(column, justify="left" if column in ("dataset", "agent") else "right")
+    for line in lines:
+        table.add_row(*line)
+    Console(highlight=False).print(table)
+    return DONE
+
+
+HEADER = ("dataset", "agent", "step", "seeds", "episodes", "1", "2", "3", "4", "5", "success, %")
+
+
+def markdown(lines: list[tuple[str, ...]]) -> str:
+    """A Markdown table of `_line`s."""
+    rows = [HEADER, ("---",) * len(HEADER), *lines]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _line(run: Path) -> tuple[str, ...]:
+    """One run in short; needs nothing but its eval.csv."""
+    from cta.evaluation import seed_scores
+    from cta.evaluation.episodes import LAST_EVALUATIONS
+    from cta.training.logs import CsvLog
+
+    if not (run / "eval.csv").is_file():
+        raise CtaError(f"{run}: no eval.csv here; is it a run directory?")
+    rows = CsvLog(run / "eval.csv").read()
+    if not rows:
+        raise CtaError(f"{run}: no evaluation yet")
+    last = sorted({int(row["step"]) for row in rows})[-LAST_EVALUATIONS:]
+    recent = [row for row in rows if int(row["step"]) in last]
+    tasks = []
+    for task in map(str, range(1, 6)):
+        rates = [int(row["successes"]) / int(row["episodes"]) for row in recent if row["task"] == task]
+        tasks.append(f"{100 * fmean(rates):.0f}" if rates else "–")
+    scores = [100 * score for score in seed_scores(rows).values()]
+    overall = f"{fmean(scores):.1f} ± {pstdev(scores):.1f}"
+    common = (rows[0]["dataset"], rows[0]["agent"], f"{last[-1]:,}", str(len(scores)), rows[0]["episodes"])
+    return (*common, *tasks, overall)
