@@ -1,4 +1,4 @@
-"""CTA's losses, gradients and actions at weights given by a formula, against numbers computed independently in 64 bits."""
+"""CTA's losses, gradients and actions at weights given by a formula, against numbers computed elsewhere in 64 bits."""
 
 import json
 import zlib

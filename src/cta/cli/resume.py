@@ -1,12 +1,9 @@
 """cta resume"""
 
-import sys
 from typing import Annotated
 
 import tyro
 from tyro.conf import Positional, arg
-
-from cta.cli import DONE, INTERRUPTED
 
 DESCRIPTION = """\
 Continue a run that was stopped, killed or cut off, from its newest checkpoint (or from the beginning if it has none).
@@ -26,12 +23,6 @@ def main(argv: list[str]) -> int:
 
     path = tyro.cli(parse, args=argv, prog="cta resume", description=DESCRIPTION)
     from cta import experiment
-    from cta.cli.summary import finish
+    from cta.cli.summary import conclude
 
-    try:
-        run = experiment.resume(path)
-    except experiment.Interrupted as stop:
-        print(f"cta resume: {stop}", file=sys.stderr)
-        return INTERRUPTED
-    finish(run)
-    return DONE
+    return conclude("resume", lambda: experiment.resume(path))

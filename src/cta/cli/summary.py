@@ -1,6 +1,7 @@
 """What a run comes to, on a terminal."""
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
@@ -8,12 +9,24 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from cta.experiment import Run
+from cta.cli import DONE, INTERRUPTED
+from cta.experiment import Interrupted, Run
 from cta.experiment.scoring import policy_maker
 
 
+def conclude(command: str, go: Callable[[], Run]) -> int:
+    """Run a training command to its end, a summary, or to a line that says how to go on."""
+    try:
+        run = go()
+    except Interrupted as stop:
+        print(f"cta {command}: {stop}", file=sys.stderr)
+        return INTERRUPTED
+    finish(run)
+    return DONE
+
+
 def finish(run: Run) -> None:
-    """The end of a training command: a picture, videos if asked for, scores, and where everything is."""
+    """The end of a training command: scores, where everything is, a picture, videos if asked for."""
     rows = run.evaluations()
     console = Console(highlight=False, soft_wrap=True)
     print_scores(rows, run)

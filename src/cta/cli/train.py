@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import tyro
 
-from cta.cli import DONE, INTERRUPTED
+from cta.cli import DONE
 from cta.config import RunConfig, to_dict
 from cta.errors import CtaError
 
@@ -33,15 +33,9 @@ def main(argv: list[str]) -> int:
         print(json.dumps(to_dict(config), indent=2))
         return DONE
     from cta import experiment
-    from cta.cli.summary import finish
+    from cta.cli.summary import conclude
 
-    try:
-        run = experiment.start(config)
-    except experiment.Interrupted as stop:
-        print(f"cta train: {stop}", file=sys.stderr)
-        return INTERRUPTED
-    finish(run)
-    return DONE
+    return conclude("train", lambda: experiment.start(config))
 
 
 def parse(argv: list[str]) -> RunConfig:
