@@ -1,6 +1,10 @@
 """Agents, found by name."""
 
 import difflib
+import importlib
+import os
+import sys
+import typing
 
 from cta.agents import crl as crl
 from cta.agents import gcbc as gcbc
@@ -9,16 +13,38 @@ from cta.agents import gcivl as gcivl
 from cta.agents import qrl as qrl
 from cta.agents import two_level as two_level
 from cta.agents.base import REGISTRY, Agent, Entry, Networks, Spec
+from cta.config import AgentConfig
 from cta.errors import CtaError
 
 __all__ = ["REGISTRY", "Agent", "Entry", "Networks", "Spec", "find"]
 
 
 def find(name: str) -> Entry:
-    """The registered agent of this name; OGBench's `agents/NAME.py` is understood too."""
+    """The agent of this name: a registered one, or `module:Class` from outside the package.
+
+    OGBench's `agents/NAME.py` is understood too.
+    """
+    if ":" in name:
+        return _outside(name)
     short = name.removeprefix("agents/").removesuffix(".py")
     if short in REGISTRY:
         return REGISTRY[short]
     close = difflib.get_close_matches(short, REGISTRY, n=1)
     hint = f"did you mean '{close[0]}'?" if close else f"choose one of {', '.join(sorted(REGISTRY))}"
     raise CtaError(f"there is no agent '{name}': {hint}")
+
+
+def _outside(name: str) -> Entry:
+    """`module:Class`, the module on Python's path or in the current folder; its config is the default of its class."""
+    module_name, _, class_name = name.partition(":")
+    folder = os.getcwd()
+    if folder not in sys.path:
+        sys.path.append(folder)  # to stay: what the module itself imports later lies there too
+    try:
+        kind = getattr(importlib.import_module(module_name), class_name, None)
+    except Exception as error:  # a module of one's own may fail in any way while it is imported
+        raise CtaError(f"--agent {name}: cannot import {module_name} ({type(error).__name__}: {error})") from error
+    if not (isinstance(kind, type) and issubclass(kind, Agent)):
+        raise CtaError(f"--agent {name}: {module_name} has no class {class_name} that is a cta.agents.Agent")
+    config = typing.get_type_hints(kind).get("config", AgentConfig)
+    return Entry(name, class_name, config(), kind)

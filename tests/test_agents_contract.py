@@ -1,0 +1,229 @@
+"""What every registered agent promises, checked for all of them alike."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cta.agents import REGISTRY
+from cta.agents.policy import Policy
+from cta.envs.desk_play import generate_play
+from cta.goals import gather
+from cta.training.checkpoints import Checkpoints, flatten
+from cta.training.learner import Learner, TrainState, spec_of, to_device
+from cta.training.seeds import SeedGroup
+from tiny_agents import SPEC, batch_of, tiny, with_targets
+
+DUAL = {"dual": {"phi", "psi", "critic"}}
+GCIVL = {"value": {"value"}, "actor": {"actor"}}
+GCIQL = GCIVL | {"q": {"q"}}
+CRL = {"critic": {"critic_phi", "critic_psi"}, "actor": {"actor"}}
+CRL_AWR = CRL | {"value": {"value_phi", "value_psi"}}
+LEVELS = {"value": {"value", "eta"}, "low": {"low"}, "high": {"high"}}
+QRL = {
+    "value": {"phi", "quasimetric", "log_lambda"},
+    "dynamics": {"phi", "quasimetric", "dynamics"},
+    "actor": {"actor"},
+}
+ROUTES = {
+    "gcbc": {"actor": {"actor"}},
+    "gcivl": GCIVL,
+    "gciql": GCIQL,
+    "qrl": QRL,
+    "crl": CRL,
+    "hiql": LEVELS,
+    "crl-dual": CRL | DUAL,
+    "gcivl-dual": GCIVL | DUAL,
+    "gciql-dual": GCIQL | DUAL,
+    "hiql-dual": LEVELS | DUAL,
+    "hiql-analogy": LEVELS | DUAL,
+    "gcivl-analogy": GCIVL | DUAL | {"value": {"value", "eta"}},
+    "cta": LEVELS | DUAL,
+    "cta-gcb": LEVELS | {"gcb": {"pair", "state"}},
+}
+"""Which networks each term of the loss may move, and must."""
+MRN = {term: names - {"quasimetric"} for term, names in QRL.items()}
+VARIANTS = {
+    "gciql awr": ("gciql", {"actor_loss": "awr"}, GCIQL),
+    "gciql-dual ddpgbc": ("gciql-dual", {"actor_loss": "ddpgbc"}, GCIQL | DUAL),
+    "qrl awr": ("qrl", {"actor_loss": "awr"}, QRL),
+    "qrl mrn": ("qrl", {"quasimetric_type": "mrn"}, MRN),
+    "crl awr": ("crl", {"actor_loss": "awr"}, CRL_AWR),
+    "crl floor": ("crl", {"logit_floor": -13.8}, CRL),
+    "crl-dual awr": ("crl-dual", {"actor_loss": "awr"}, CRL_AWR | DUAL),
+    "hiql low trains rho": ("hiql", {"policy_rep_grad_stop": False}, LEVELS | {"low": {"low", "eta"}}),
+    "hiql-dual state": ("hiql-dual", {"subgoal_repr_type": "dual_state"}, LEVELS | DUAL),
+    "hiql-dual eta frozen": ("hiql-dual", {"value_rep_grad_stop": True}, LEVELS | DUAL | {"value": {"value"}}),
+    "hiql-dual low trains eta": ("hiql-dual", {"policy_rep_grad_stop": False}, LEVELS | DUAL | {"low": {"low", "eta"}}),
+    "cta plain high": ("cta", {"bilinear_high_actor": False}, LEVELS | DUAL),
+    "gciql analogy": ("gciql", {"conditioning": "analogy", "networks": "bilinear"}, GCIQL | DUAL),
+}
+"""Switches that change the routing or the networks."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation():
+    """Programs of a few microseconds need no optimiser: compiling is all the time there is here."""
+    before = jax.config.jax_default_prng_impl
+    jax.config.update("jax_disable_most_optimizations", True)
+    jax.config.update("jax_default_prng_impl", "unsafe_rbg")  # threefry is a long program, and inlined at every draw
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+    jax.config.update("jax_default_prng_impl", before)
+
+
+@cache
+def observe(case):
+    """Everything an agent does to one batch, in one program."""
+    name, changes, _ = VARIANTS.get(case, (case, {}, {}))
+    agent = tiny(name, **changes)
+    batch = batch_of()
+    learner = Learner(agent, SPEC, block=1)
+
+    networks, targets = with_targets(agent)
+    key = jax.random.key(4)
+    terms = jax.eval_shape(lambda n, t: agent.terms(n, t, batch, key), networks, targets)
+    order = sorted(terms)
+    metrics = {name for _, logged in terms.values() for name in logged}
+
+    def program(networks, targets):
+        def losses(networks, targets):
+            terms = agent.terms(networks, targets, batch, key)
+            return jnp.stack([terms[term][0] for term in order])
+
+        values, pull = jax.vjp(losses, networks, targets)
+        rows = jax.vmap(pull)(jnp.eye(len(order)))  # the backward pass once, for all terms
+        grads = {term: jax.tree.map(lambda x, i=i: x[i], rows) for i, term in enumerate(order)}
+        optimizer = {name: learner._adam.init(network) for name, network in networks.items()}
+        sums = dict.fromkeys([*metrics, "total_loss"], jnp.zeros(()))
+        after = learner.update(TrainState(networks, targets, optimizer, jnp.zeros((), jnp.int32), sums), batch, key)
+
+        def act(key, temperature):
+            return agent.act(networks, batch["observations"], batch["actor_goals"], jax.random.key(key), temperature)[0]
+
+        return {
+            "losses": dict(zip(order, values, strict=True)),
+            "grads": {term: pair[0] for term, pair in grads.items()},
+            "target_grads": {term: pair[1] for term, pair in grads.items()},
+            "metrics": after.sums,
+            "after": after.targets,
+            "acts": {"mean": act(0, 0.0), "again": act(1, 0.0), "noisy": act(0, 1.0)},
+        }
+
+    seen = jax.device_get(jax.jit(program)(networks, targets))
+    return agent, seen | {"networks": networks, "targets": targets}
+
+
+def moved(grads):
+    return {name for name, tree in grads.items() if any(np.any(leaf) for leaf in jax.tree.leaves(tree))}
+
+
+def test_every_registered_agent_is_under_contract():
+    assert set(ROUTES) == set(REGISTRY)
+
+
+@pytest.mark.parametrize("case", [*ROUTES, *VARIANTS])
+def test_gradient_routing(case):
+    _, seen = observe(case)
+    expected = VARIANTS[case][2] if case in VARIANTS else ROUTES[case]
+    assert {term: moved(grads) for term, grads in seen["grads"].items()} == expected
+    assert set().union(*expected.values()) == {
+        name for name, tree in seen["networks"].items() if jax.tree.leaves(tree)
+    } - ({"eta"} if case == "hiql-dual eta frozen" else set())
+
+
+@pytest.mark.parametrize("case", [*ROUTES, *VARIANTS])
+def test_losses_and_gradients_are_finite_scalars_that_add_up(case):
+    _, seen = observe(case)
+    assert all(value.shape == () for value in [*seen["losses"].values(), *seen["metrics"].values()])
+    finite = jax.tree.map(lambda x: bool(np.all(np.isfinite(x))), [seen["losses"], seen["metrics"], seen["grads"]])
+    assert all(jax.tree.leaves(finite))
+    np.testing.assert_allclose(seen["metrics"]["total_loss"], sum(seen["losses"].values()), rtol=1e-5)
+
+
+@pytest.mark.parametrize("case", [*ROUTES, *VARIANTS])
+def test_targets_get_no_gradient_and_move_by_tau(case):
+    agent, seen = observe(case)
+    assert all(moved(grads) == set() for grads in seen["target_grads"].values())
+    tau = agent.config.tau
+    # Towards the weights from before the step.
+    for name in agent.targets():
+        parts = [jax.tree.leaves(seen[part][name]) for part in ("targets", "networks", "after")]
+        for target, online, after in zip(*parts, strict=True):
+            np.testing.assert_allclose(after, tau * online + (1 - tau) * target, rtol=1e-5, atol=1e-7)
+    assert set(agent.targets()) == set(seen["after"])
+
+
+TARGETS = {
+    "gcbc": set(), "gcivl": {"value"}, "gciql": {"q"}, "qrl": set(), "crl": set(), "hiql": {"value"},
+    "crl-dual": {"critic"}, "gcivl-dual": {"value", "critic"}, "gciql-dual": {"q", "critic"},
+    "hiql-dual": {"value", "critic"}, "hiql-analogy": {"value", "critic"}, "gcivl-analogy": {"value", "critic"},
+    "cta": {"value", "critic"}, "cta-gcb": {"value"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROUTES)
+def test_networks_with_targets(name):
+    assert set(tiny(name).targets()) == TARGETS[name]
+
+
+@pytest.mark.parametrize("case", [*ROUTES, *VARIANTS])
+def test_acting_is_bounded_and_deterministic_at_temperature_zero(case):
+    _, seen = observe(case)
+    acts = seen["acts"]
+    assert all(a.shape == (8, SPEC.action_dim) and np.abs(a).max() <= 1 for a in acts.values())
+    np.testing.assert_array_equal(acts["mean"], acts["again"])
+    assert not np.allclose(acts["mean"], acts["noisy"])
+
+
+@pytest.mark.parametrize("name", ROUTES)
+def test_no_jit_equals_jit(name):
+    agent, seen = observe(name)
+    plain, _ = agent.loss(seen["networks"], seen["targets"], batch_of(), jax.random.key(4))
+    np.testing.assert_allclose(plain, seen["metrics"]["total_loss"], rtol=2e-5)
+
+
+TRAIN, _ = generate_play("desk", episodes=3, validation_episodes=1, episode_steps=20, seed=0)
+DATA_SPEC = spec_of(TRAIN)
+
+
+@pytest.mark.parametrize("name", ROUTES)
+def test_seed_of_many_equals_seed_alone_and_survives_saving(name, tmp_path):
+    learner = Learner(tiny(name), DATA_SPEC, block=2)
+    many = SeedGroup(learner, [0, 3], to_device(TRAIN))
+    alone = SeedGroup(learner, [3], to_device(TRAIN))
+    fresh = alone.networks()[0]
+    many.run(2)
+    alone.run(2)
+    both, single = flatten(many.snapshot()), flatten(alone.snapshot())
+    for leaf, value in single.items():
+        np.testing.assert_array_equal(both[leaf][1], value[0], err_msg=leaf)
+    trained = alone.networks()[0]
+    assert moved(jax.tree.map(lambda a, b: a - b, trained, fresh)) == set().union(*ROUTES[name].values())
+
+    store = Checkpoints(tmp_path, create=True)
+    store.save(alone.snapshot())
+    store.wait()
+    loaded = store.load_networks(2, alone.structure.networks)
+    store.close()
+    jax.tree.map(np.testing.assert_array_equal, jax.tree.map(lambda x: np.asarray(x)[0], loaded), trained)
+    policy = Policy(learner.agent, trained)
+    rows = TRAIN.observations[:2]
+    assert policy(rows, rows[::-1], np.ones(2, bool)).shape == (2, DATA_SPEC.action_dim)
+
+
+@pytest.mark.parametrize("name", ROUTES)
+def test_the_batch_has_the_fields_the_loss_reads(name):
+    """`draw` names fields that exist, all of the batch's length, and the value goals of each agent are its own."""
+    agent = tiny(name)
+    data = to_device(TRAIN)
+    rows = agent.draw(jax.random.key(0), data.table)
+    batch = gather(data.observations, data.actions, rows)
+    assert all(len(value) == agent.config.batch_size for value in batch.values())
+    low, high = {"low_actor_goals", "high_actor_goals", "high_actor_targets"}, {"actor_goals"}
+    goals = low if "low" in ROUTES[name] else high
+    goals |= {"contrastive_goals"} if "crl" in name else set()
+    goals |= {"value_goals"} if name not in ("gcbc", "crl") else set()
+    assert {field for field in rows if field not in ("observations", "next_observations")} == goals
