@@ -9,7 +9,8 @@ from statistics import fmean, pstdev
 import numpy as np
 import pytest
 
-from cta.cli import COMMANDS
+from cta.agents import REGISTRY
+from cta.cli import COMMANDS, run
 from cta.evaluation import overall_success, seed_scores
 
 ROOT = Path(__file__).parent.parent
@@ -40,7 +41,7 @@ def test_the_puzzle_curve_is_the_record():
     assert f"**{', '.join(f'{mean:.1f}' for mean in means)} %**" in section("puzzle")
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in RECORDS.iterdir()))
+@pytest.mark.parametrize("name", sorted(str(p.parent.relative_to(RECORDS)) for p in RECORDS.rglob("provenance.json")))
 def test_records_say_where_they_come_from(name):
     record = json.loads((RECORDS / name / "provenance.json").read_text())
     assert record["command"].startswith("cta train")
@@ -48,6 +49,13 @@ def test_records_say_where_they_come_from(name):
     assert record["dataset"]["fingerprint"] and record["dataset"]["provenance"]["seed"] is not None
     config = json.loads((RECORDS / name / "config.json").read_text())
     assert {int(row["seed"]) for row in rows(name)} == set(config["seeds"])
+
+
+def test_the_table_of_agents_is_the_records(capsys):
+    runs = sorted(str(path) for path in (RECORDS / "desk-agents").iterdir())
+    assert run(["scores", *runs, "--markdown"]) == 0
+    assert capsys.readouterr().out.strip() in (ROOT / "docs" / "desk-agents.md").read_text()
+    assert {Path(path).name for path in runs} == set(REGISTRY)
 
 
 def test_commands_and_targets_exist():
