@@ -212,7 +212,7 @@ def test_info_describes_and_finds_problems(tmp_path, capsys):
     ],
 )
 def test_data_and_simulator_across_the_change_of_dynamics_are_noted(monkeypatch, record, here, speaks):
-    monkeypatch.setattr("cta.envs.generate_record.version", lambda _: here)
+    monkeypatch.setattr("cta.provenance.version", lambda _: here)
     assert (simulator_notice(record) is not None) == speaks
 
 

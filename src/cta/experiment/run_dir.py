@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -86,7 +87,9 @@ def default_path(config: RunConfig) -> Path:
     if config.group:
         folder = folder / config.group
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    path = folder / config.dataset_name / f"{config.agent_name}-{stamp}"
+    # An agent from outside the package is called module:Class.
+    agent = re.sub(r"[^\w.-]", "-", config.agent_name)
+    path = folder / config.dataset_name / f"{agent}-{stamp}"
     return path if not path.exists() else path.with_name(f"{path.name}-{os.getpid()}")
 
 
