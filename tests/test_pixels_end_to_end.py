@@ -1,5 +1,6 @@
 """The agents of the paper's pixel table on rendered data: they train, act in the simulator, and come back from disk."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -15,6 +16,14 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:.*Box (low|high)'s precision lowered"),
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation():
+    """Two steps on two rows: optimising the many encoders would take far longer than running them."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(scope="module")
