@@ -39,6 +39,9 @@ def test_the_puzzle_curve_is_the_record():
     means = [100 * fmean(rate for (_, at), rate in curve.items() if at == step) for step in steps]
     assert steps == [50_000, 100_000, 150_000, 200_000]
     assert f"**{', '.join(f'{mean:.1f}' for mean in means)} %**" in section("puzzle")
+    with (RECORDS / "puzzle-4x4-play-v0-cta-200k" / "train.csv").open(newline="") as file:
+        rates = sorted(float(row["steps_per_s"]) for row in csv.DictReader(file))
+    assert f"{rates[len(rates) // 2]:.0f} steps/s" in section("puzzle").replace("\n", " ")
 
 
 @pytest.mark.parametrize("name", sorted(str(p.parent.relative_to(RECORDS)) for p in RECORDS.rglob("provenance.json")))

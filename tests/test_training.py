@@ -158,7 +158,9 @@ def test_metrics_are_means_since_last_read():
     state = jax.jit(LEARNER.run)(jax.jit(LEARNER.init)(keys), keys, data, 2)
     state = state._replace(sums=jax.tree.map(jnp.zeros_like, state.sums))
     np.testing.assert_allclose(
-        one["total_loss"], jax.jit(LEARNER.run)(state, keys, data, 1).sums["total_loss"], rtol=1e-5
+        one["total_loss"],
+        jax.jit(LEARNER.run)(state, keys, data, 1).sums["total_loss"],
+        rtol=1e-5 if jax.default_backend() == "cpu" else 1e-2,
     )
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cta.cli import DONE, INTERRUPTED
+from cta.evaluation import seed_scores
 from cta.experiment import Interrupted, Run
 from cta.experiment.scoring import policy_maker
 
@@ -102,10 +103,10 @@ def print_scores(rows: Sequence[Mapping[str, Any]], run: Run) -> None:
     table.add_row("all", *(f"{mean:.1f}" for mean in means), f"{fmean(means):.1f}")
     console.print(table)
     episodes = next(iter(newest.values()))["episodes"]
-    scores = [100 * score for score in run.scores().values()]
+    scores = [100 * score for score in seed_scores(rows).values()]
     if scores:
         spread = f" ± {pstdev(scores):.1f} over {len(scores)} seeds" if len(scores) > 1 else " (one seed)"
-        count = min(3, len({row["step"] for row in run.evaluations()}))
+        count = min(3, len({row["step"] for row in rows}))
         console.print(
             f"score {fmean(scores):.1f}{spread}: mean over tasks and over the last {count} evaluation"
             f"{'s' if count > 1 else ''}, {episodes} episodes a task"

@@ -54,10 +54,11 @@ class Trainer:
 
     def train(self) -> None:
         console, config = self.console, self.config
-        console.waiting(f"reading {config.dataset}")
-        train, validation = self._open_data()
-        # The old rows must go before the first new one, and the dataset be known good before anything is dropped.
         with contextlib.ExitStack() as stack:
+            # First of all: reading and compiling take long enough to be interrupted, too.
+            stack.enter_context(self._signals())
+            console.waiting(f"reading {config.dataset}")
+            train, validation = self._open_data()
             checkpoints = Checkpoints(self.run.checkpoints, create=True)
             stack.callback(checkpoints.close)
             console.waiting("compiling")
@@ -68,7 +69,6 @@ class Trainer:
             if evaluation is not None:
                 for step in self._unscored(group.step):
                     evaluation.submit(step, self._stored_networks(checkpoints, step, group))
-            stack.enter_context(self._signals())
             self._loop(group, checkpoints, evaluation)
             checkpoints.wait()
             if evaluation is not None:
