@@ -48,7 +48,7 @@ system:  ## optional system libraries (Debian, Ubuntu): OpenGL for rendering, Ch
 
 pins:  ## resolve the pinned set anew (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
-	  --no-header --extra dev -c requirements/constraints.txt pyproject.toml -o requirements/pinned.txt
+	  --no-header --extra dev --extra report --extra minari -c requirements/constraints.txt pyproject.toml -o requirements/pinned.txt
 
 clean:  ## remove what can be made again
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
