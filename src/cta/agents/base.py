@@ -79,6 +79,24 @@ class Agent(ABC):
     ) -> Acted:
         """Actions in [-1,1] and what to remember until the next step (None for most agents)."""
 
+    def value(self, networks: Networks, states: Array, goals: Array) -> Float[Array, " batch"]:
+        """V(s,g): higher is nearer. Not every agent learns one."""
+        raise NotImplementedError("learns no value of a state and a goal")
+
+    def dual_value(self, networks: Networks, states: Array, goals: Array) -> Float[Array, " batch"]:
+        """φ(s)ᵀψ(g), for agents with a dual learner."""
+        raise NotImplementedError("has no dual representation")
+
+    def analogy(self, networks: Networks, states: Array, goals: Array) -> Float[Array, "batch dim"]:
+        """What has to change to reach g from s, for agents that learn analogies."""
+        raise NotImplementedError("learns no analogies")
+
+    def subgoal(
+        self, networks: Networks, observations: Array, goals: Array, key: Key, temperature: float
+    ) -> Float[Array, "batch e"]:
+        """What the high level asks of the low one, for agents with two levels."""
+        raise NotImplementedError("has one level and proposes no subgoals")
+
     def targets(self) -> tuple[str, ...]:
         """Names of the networks with EMA targets."""
         return self.target_names

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import jax
+import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
@@ -116,6 +117,24 @@ class GoalConditioned(Agent):
     def code(self, networks: Networks, states: Array, goals: Array) -> Float[Array, "batch ..."]:
         """ζ(s,g)."""
         return self.goal.code(networks, states, goals)
+
+    def value(self, networks: Networks, states: Array, goals: Array) -> Float[Array, " batch"]:
+        """V(ζ(s,g),s), mean over members, where there is a network of that name."""
+        if "value" not in networks:
+            return super().value(networks, states, goals)
+        return jnp.mean(networks["value"](self.code(networks, states, goals), states)[..., 0], axis=0)
+
+    def dual_value(self, networks: Networks, states: Array, goals: Array) -> Float[Array, " batch"]:
+        """Ṽ(s,g), mean over members."""
+        learner = self.goal.learner
+        if not isinstance(learner, DualLearner):
+            return super().dual_value(networks, states, goals)
+        return jnp.mean(learner.value(networks, states, goals), axis=0)
+
+    def analogy(self, networks: Networks, states: Array, goals: Array) -> Float[Array, "batch dim"]:
+        """α(s,g) of the representation, whether or not the policy sees goals through it."""
+        learner = self.goal.learner
+        return super().analogy(networks, states, goals) if learner is None else learner.analogy(networks, states, goals)
 
     def targets(self) -> tuple[str, ...]:
         return (*self.goal.targets, *self.own_targets)

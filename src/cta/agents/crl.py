@@ -65,6 +65,13 @@ class Crl(Extracting):
         phi, psi = self.towers(name, networks, goals, *inputs)
         return jnp.min(jnp.sum(phi * psi, axis=-1), axis=0)
 
+    def value(self, networks: Networks, states: Array, goals: Array) -> Float[Array, " batch"]:
+        """The logit of (s,g); where only (s,a,g) is learned, with the policy's own action."""
+        if "value_phi" in networks:
+            return self.logits("value", networks, goals, states)
+        actions = jnp.clip(self.mean(networks, states, goals), -1.0, 1.0)
+        return self.logits("critic", networks, goals, states, actions)
+
     def terms(self, networks: Networks, targets: Networks, batch: Batch, key: PRNGKeyArray) -> dict[str, Term]:
         """`L_Q + L_π`, with AWR also `L_V`."""
         s, goals, floor = batch["observations"], batch["actor_goals"], self.config.logit_floor

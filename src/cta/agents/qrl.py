@@ -37,6 +37,10 @@ class Qrl(Extracting):
         """d(s,g)."""
         return networks["quasimetric"](networks["phi"](states), networks["phi"](goals))
 
+    def value(self, networks: Networks, states: Array, goals: Array) -> Float[Array, " batch"]:
+        """−d(s,g)."""
+        return -self.distance(networks, states, goals)
+
     def imagine(self, networks: Networks, states: Array, actions: Array) -> Float[Array, "batch latent"]:
         """ẑ = φ(s) + f(φ(s), a)."""
         z = networks["phi"](states)
