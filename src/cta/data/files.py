@@ -1,4 +1,4 @@
-"""Where datasets live and what they are called: OGBench's folder, OGBench's names."""
+"""Where datasets live and what they are called: OGBench's folder, OGBench's names. And writing a file in one piece."""
 
 import os
 from dataclasses import dataclass
@@ -47,3 +47,19 @@ def environment_name(dataset_name: str) -> str:
     if len(parts) < 3:
         raise CtaError(f"'{dataset_name}' is not a dataset name such as scene-play-v0: environment, data type, version")
     return "-".join([*parts[:-2], parts[-1]])
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write all of a file or, whatever happens, nothing of it."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with fresh.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, path)
+    except OSError as error:
+        raise CtaError(f"{path}: cannot be written ({error.strerror})") from error
+    finally:
+        fresh.unlink(missing_ok=True)
