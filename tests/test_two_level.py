@@ -220,7 +220,7 @@ def test_a_held_subgoal_is_renewed_every_n_steps_and_at_a_new_episode():
 def test_goal_policy_takes_single_vectors_and_batches():
     agent = small()
     networks, _ = networks_of(agent)
-    policy = GoalPolicy(agent, networks)
+    policy = GoalPolicy(agent, networks, SPEC)
     s, g = np.asarray(batch_of()["observations"]), np.asarray(batch_of()["value_goals"])
     np.testing.assert_allclose(policy(s, g)[3], policy(s[3], g[3]), rtol=1e-4, atol=1e-6)
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from cta.data import TrajectoryDataset as TrajectoryDataset
     from cta.errors import CtaError as CtaError
     from cta.experiment import Run as Run
+    from cta.experiment import load_policy as load_policy
     from cta.experiment import resume as resume
     from cta.experiment import train as train
 
@@ -23,10 +24,11 @@ _HOME = {
     "TrajectoryDataset": "cta.data",
     "CtaError": "cta.errors",
     "Run": "cta.experiment",
+    "load_policy": "cta.experiment",
     "resume": "cta.experiment",
     "train": "cta.experiment",
 }
-__all__ = ["CtaError", "Run", "TrajectoryDataset", "__version__", "resume", "train"]
+__all__ = ["CtaError", "Run", "TrajectoryDataset", "__version__", "load_policy", "resume", "train"]
 
 
 def __getattr__(name: str) -> Any:

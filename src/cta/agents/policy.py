@@ -1,13 +1,13 @@
 """An agent with its weights: something that acts."""
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cta.agents.base import Agent, Networks
+from cta.agents.base import Agent, Networks, Spec
 from cta.errors import CtaError
 
 
@@ -63,26 +63,100 @@ def _compiled(agent: Agent, temperature: float, noise: float) -> Any:
 
 
 class GoalPolicy:
-    """`policy(observation, goal)` → action; single observations (vectors, images) or batches, NumPy in, NumPy out."""
+    """`policy(observation, goal)` → action; single observations (vectors, images) or batches, NumPy in, NumPy out.
 
-    def __init__(self, agent: Agent, networks: Networks, *, temperature: float = 0.0, seed: int = 0):
-        self._make = partial(Policy, agent, networks, temperature=temperature, seed=seed)
-        self._policies: dict[int, Policy] = {}
+    `value`, `dual_value`, `analogy` and `subgoal` answer about pairs in the same way, for agents that know them.
+    """
 
-    def __call__(self, observation: np.ndarray, goal: np.ndarray, *, first: bool = False) -> np.ndarray:
-        """Actions in [-1,1]. `first=True` begins a new episode (it matters only to agents that hold a subgoal)."""
-        observations, goals = (_plain(np.asarray(x)) for x in (observation, goal))
-        if observations.shape != goals.shape or observations.ndim not in (1, 2, 3, 4):
-            raise CtaError(f"observation {observations.shape} and goal {goals.shape} must have the same shape")
-        single = observations.ndim in (1, 3)
-        if single:
-            observations, goals = observations[None], goals[None]
-        count = len(observations)
-        policy = self._policies.setdefault(count, self._make())
-        actions = policy(observations, goals, np.full(count, first))
+    def __init__(
+        self, agent: Agent, networks: Networks, spec: Spec, *, name: str = "", temperature: float = 0.0, seed: int = 0
+    ):
+        self.agent = agent
+        self.networks: Networks = jax.device_put(networks, jax.devices("cpu")[0])
+        self.spec = spec
+        self.name = name or type(agent).__name__
+        self.temperature = temperature
+        self._seed = seed
+        self._policies: dict[tuple[int, float], Policy] = {}
+
+    def __repr__(self) -> str:
+        return f"GoalPolicy({self.name}: observations {self.spec.observation_shape}, actions {self.spec.action_dim})"
+
+    def __call__(
+        self, observation: Any, goal: Any, *, temperature: float | None = None, first: bool = False
+    ) -> np.ndarray:
+        """Actions in [-1,1]: (act,) for one pair, (batch, act) for a batch.
+
+        `temperature` 0 is the mean action, 1 the policy's own spread; by default the policy's. `first=True` begins a
+        new episode, which matters only to agents that hold a subgoal.
+        """
+        heat = self.temperature if temperature is None else float(temperature)
+        if not 0 <= heat < float("inf"):
+            raise CtaError(f"temperature must be a number from 0 on, not {heat}")
+        observations, goals, single = self._pairs(observation, goal)
+        slot = len(observations), heat
+        if slot not in self._policies:
+            self._policies[slot] = Policy(self.agent, self.networks, temperature=heat, seed=self._seed)
+        actions = self._policies[slot](observations, goals, np.full(len(observations), first))
         return actions[0] if single else actions
 
+    def value(self, observation: Any, goal: Any) -> np.ndarray:
+        """V(s,g), higher is nearer: a number for one pair, (batch,) for a batch."""
+        return self._answer("value", observation, goal)
 
-def _plain(values: np.ndarray) -> np.ndarray:
-    """Images stay uint8, all else becomes float32."""
-    return values if values.dtype == np.uint8 else values.astype(np.float32)
+    def dual_value(self, observation: Any, goal: Any) -> np.ndarray:
+        """φ(s)ᵀψ(g) of the dual representation, shaped like `value`."""
+        return self._answer("dual_value", observation, goal)
+
+    def analogy(self, observation: Any, goal: Any) -> np.ndarray:
+        """What has to change, α(s,g): (dim,) for one pair, (batch, dim) for a batch."""
+        return self._answer("analogy", observation, goal)
+
+    def subgoal(self, observation: Any, goal: Any) -> np.ndarray:
+        """The code of the next subgoal, the mean of the high policy, shaped like `analogy`."""
+        return self._answer("subgoal", observation, goal)
+
+    def _answer(self, question: str, observation: Any, goal: Any) -> np.ndarray:
+        observations, goals, single = self._pairs(observation, goal)
+        device = jax.devices("cpu")[0]
+        try:
+            with jax.default_device(device):
+                answers = np.asarray(answer(self.agent, question)(self.networks, observations, goals))
+        except NotImplementedError as error:
+            raise CtaError(f"no {question} from this policy: the agent '{self.name}' {error}") from None
+        return answers[0] if single else answers
+
+    def _pairs(self, observation: Any, goal: Any) -> tuple[np.ndarray, np.ndarray, bool]:
+        """Both as batches of one length, and whether they were single."""
+        observations, goals = self._plain("observation", observation), self._plain("goal", goal)
+        if observations.shape != goals.shape:
+            raise CtaError(f"observation {observations.shape} and goal {goals.shape} must have the same shape")
+        single = observations.shape == self.spec.observation_shape
+        return (observations[None], goals[None], True) if single else (observations, goals, False)
+
+    def _plain(self, what: str, values: Any) -> np.ndarray:
+        """Images stay uint8, all else becomes float32."""
+        shape, kind = self.spec.observation_shape, "uint8 images" if self.spec.image_shape else "real numbers"
+        try:
+            array = np.asarray(values)
+        except ValueError:
+            raise CtaError(f"{what} is not a rectangular array") from None
+        if array.dtype.kind not in "iufb" or (self.spec.image_shape and array.dtype != np.uint8):
+            raise CtaError(f"{what} has dtype {array.dtype}; this policy takes {kind}")
+        if array.shape != shape and (array.shape[1:] != shape or not len(array)):
+            raise CtaError(f"{what} has shape {array.shape}; this policy takes {shape}, or a batch of them")
+        if self.spec.image_shape:
+            return array
+        with np.errstate(over="ignore"):  # what overflows is reported below
+            array = array.astype(np.float32)
+        if not np.isfinite(array).all():
+            raise CtaError(f"{what} holds a value that is not a finite number")
+        return array
+
+
+@lru_cache(maxsize=64)
+def answer(agent: Agent, question: str) -> Any:
+    """`value`, `dual_value`, `analogy` or `subgoal` of an agent as a compiled function of (networks, s, g)."""
+    if question == "subgoal":
+        return jax.jit(lambda networks, s, g: agent.subgoal(networks, s, g, jax.random.key(0), 0.0))
+    return jax.jit(getattr(agent, question))

@@ -21,7 +21,7 @@ from cta.experiment.trainer import Interrupted, Trainer
 from cta.presets import agent_preset, run_preset
 from cta.training.checkpoints import Checkpoints
 
-__all__ = ["Interrupted", "Run", "resume", "run_config", "train"]
+__all__ = ["Interrupted", "Run", "load_policy", "resume", "run_config", "train"]
 
 
 def run_config(
@@ -123,14 +123,20 @@ class Run:
         step = steps[-1] if step is None else step
         if step not in steps:
             raise CtaError(f"{self.path} has no checkpoint at step {step}; there are {', '.join(map(str, steps))}")
-        seen = self.files.provenance().get("dataset", {})
-        if not {"observation_shape", "action_dim"} <= set(seen):
-            raise CtaError(f"{self.path}/provenance.json does not say what the data looked like")
-        spec = Spec.of(seen["observation_shape"], seen["action_dim"])
-        structure = jax.eval_shape(lambda key: self.agent.init(key, spec), jax.random.key(0))
+        structure = jax.eval_shape(lambda key: self.agent.init(key, self.spec), jax.random.key(0))
         stacked = checkpoints.load_networks(step, structure)
         checkpoints.close()
         return step, [jax.tree.map(lambda x, i=i: np.asarray(x[i]), stacked) for i in range(len(self.config.seeds))]
+
+    @property
+    def spec(self) -> Spec:
+        """The shapes of the data the run was trained on."""
+        seen = self.files.provenance().get("dataset")
+        shape, actions = (seen.get("observation_shape"), seen.get("action_dim")) if isinstance(seen, dict) else (0, 0)
+        sizes: list[Any] = [*shape, actions] if isinstance(shape, list) and len(shape) in (1, 3) else [0]
+        if not all(type(size) is int and 0 < size < 2**24 for size in sizes):
+            raise CtaError(f"{self.path}/provenance.json does not say what the data looked like")
+        return Spec.of(sizes[:-1], sizes[-1])
 
     def policy(self, *, seed: int | None = None, step: int | None = None, temperature: float = 0.0) -> GoalPolicy:
         """The policy of a seed (default: the first) at a checkpoint (default: the newest)."""
@@ -138,4 +144,12 @@ class Run:
         if seed is not None and seed not in seeds:
             raise CtaError(f"{self.path} has no seed {seed}; there are {', '.join(map(str, seeds))}")
         _, networks = self.networks(step)
-        return GoalPolicy(self.agent, networks[0 if seed is None else seeds.index(seed)], temperature=temperature)
+        chosen = networks[0 if seed is None else seeds.index(seed)]
+        return GoalPolicy(self.agent, chosen, self.spec, name=self.config.agent_name, temperature=temperature)
+
+
+def load_policy(
+    run: str | Path, *, seed: int | None = None, step: int | None = None, temperature: float = 0.0
+) -> GoalPolicy:
+    """The policy of a run directory: of a seed (default: the first) at a checkpoint (default: the newest)."""
+    return Run(run).policy(seed=seed, step=step, temperature=temperature)
