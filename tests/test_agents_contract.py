@@ -12,7 +12,7 @@ from cta.agents.policy import Policy
 from cta.envs.desk_play import generate_play
 from cta.goals import gather
 from cta.training.checkpoints import Checkpoints, flatten
-from cta.training.learner import Learner, TrainState, spec_of, to_device
+from cta.training.learner import Learner, TrainState, loss_names, spec_of, to_device
 from cta.training.seeds import SeedGroup
 from tiny_agents import SPEC, batch_of, tiny, with_targets
 
@@ -98,7 +98,9 @@ def observe(case):
         grads = {term: jax.tree.map(lambda x, i=i: x[i], rows) for i, term in enumerate(order)}
         optimizer = {name: learner._adam.init(network) for name, network in networks.items()}
         sums = dict.fromkeys([*metrics, "total_loss"], jnp.zeros(()))
-        after = learner.update(TrainState(networks, targets, optimizer, jnp.zeros((), jnp.int32), sums), batch, key)
+        bad = jnp.zeros(len(loss_names(sums)), jnp.int32)
+        start = TrainState(networks, targets, optimizer, jnp.zeros((), jnp.int32), sums, bad)
+        after = learner.update(start, batch, key)
 
         def act(key, temperature):
             return agent.act(networks, batch["observations"], batch["actor_goals"], jax.random.key(key), temperature)[0]

@@ -39,6 +39,17 @@ class TrainState(NamedTuple):
     step: Int[Array, ""]
     sums: Metrics
     """Sums of the metrics since they were last read."""
+    bad: Int[Array, "losses"]
+    """For each of `loss_names(sums)` the first step at which it was not a number of sensible size, else 0."""
+
+
+EXPLODED = 1e9
+"""A loss beyond this is none any more: rewards of -1 and discounts up to 0.999 give values to 1e3, squares to 1e6."""
+
+
+def loss_names(metrics: Metrics) -> list[str]:
+    """The metrics that are losses; what an agent calls them is its own business, but `total_loss` is always there."""
+    return [name for name in sorted(metrics) if name.endswith("loss")]
 
 
 def to_device(dataset: TrajectoryDataset) -> DeviceData:
@@ -85,7 +96,8 @@ class Learner:
         optimizer = {name: self._adam.init(network) for name, network in networks.items()}
         metrics = jax.eval_shape(lambda n, t: self._loss(n, t, self._blank_batch(), keys.loss)[1], networks, targets)
         sums = jax.tree.map(lambda m: jnp.zeros(m.shape, m.dtype), metrics)
-        return TrainState(networks, targets, optimizer, jnp.zeros((), jnp.int32), sums)
+        bad = jnp.zeros(len(loss_names(sums)), jnp.int32)
+        return TrainState(networks, targets, optimizer, jnp.zeros((), jnp.int32), sums, bad)
 
     def _blank_batch(self) -> Batch:
         dtype = jnp.float32 if self.spec.image_shape is None else jnp.uint8
@@ -114,7 +126,8 @@ class Learner:
         before = {name: state.networks[name] for name in state.targets}
         targets: Any = optax.incremental_update(before, state.targets, self.agent.config.tau)
         sums = jax.tree.map(jnp.add, state.sums, metrics)
-        return TrainState(networks, targets, optimizer, state.step + 1, sums)
+        bad = _first_bad(state.bad, state.step + 1, metrics)
+        return TrainState(networks, targets, optimizer, state.step + 1, sums, bad)
 
     def draw(self, keys: Keys, step: int | Array, table: RowTable, count: int) -> dict[str, Int[Array, "steps batch"]]:
         """The rows of `count` steps from `step` on."""
@@ -177,3 +190,10 @@ class Learner:
 def _fetched_batch(actions: Float[Array, "rows act"], part: Slice) -> Batch:
     """`gather` with the observations already in hand: it sees observations of no width, whose place they take."""
     return {**gather(actions[:, :0], actions, part.rows), **part.fields}
+
+
+def _first_bad(before: Int[Array, "losses"], step: Array, metrics: Metrics) -> Int[Array, "losses"]:
+    """`TrainState.bad` after a step. One vector, so that it is one small operation beside the large ones of a step."""
+    losses = jnp.abs(jnp.stack([metrics[name] for name in loss_names(metrics)]))
+    # Written so that NaN, which compares as false, counts as bad.
+    return jnp.where((before == 0) & ~(losses < EXPLODED), step, before)
