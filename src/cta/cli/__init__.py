@@ -15,7 +15,10 @@ COMMANDS = {
     "scores": "compare the scores of several runs",
     "data": "generate, download, list and inspect datasets",
     "agents": "list the agents",
+    "ooc": "hold out pairs of context and task, train, and ask for them",
     "theory": "check the paper's theory on small exact worlds",
+    "bench": "measure speed and memory on this machine",
+    "report": "write one HTML page about runs: curves, tables, analogy map, rollouts",
     "doctor": "show devices, versions, rendering and data folders",
 }
 

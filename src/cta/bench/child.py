@@ -1,0 +1,103 @@
+"""One case in a process of its own: peaks of memory are the case's, and what is compiled is compiled afresh.
+
+`python -m cta.bench.child` reads a request as JSON from standard input and prints its entries as the last line.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cta.bench.cases import Case
+from cta.errors import CtaError
+
+Entry = dict[str, Any]
+
+
+def measure_case(case: Case, *, profile: bool = False) -> tuple[list[Entry], dict[str, Any]]:
+    """All entries of a case's own program, and the hardware they were measured on."""
+    with tempfile.TemporaryDirectory(prefix="cta-bench-xla-") as cache:
+        answer = _ask({"case": case.to_json(), "do": "train", "profile": profile}, cache)
+        again = _ask({"case": case.to_json(), "do": "start"}, cache)
+    entries = answer["entries"]
+    compiled = next(entry for entry in entries if entry["what"] == "compile")
+    cold = {f"cold_{name}": compiled.pop(name) for name in ("start_s", "start_cpu_s")}
+    compiled |= cold | {f"warm_{name}": value for name, value in again["entries"][0].items()}
+    return entries, answer["hardware"]
+
+
+def measure_against_reference(case: Case) -> tuple[list[Entry], dict[str, Any]]:
+    """The case and the plain loop in turns, in one process."""
+    answer = _ask({"case": case.to_json(), "do": "reference"}, None)
+    return answer["entries"], answer["hardware"]
+
+
+def _ask(request: dict[str, Any], cache: str | None) -> dict[str, Any]:
+    # The package may stand on PYTHONPATH only, and the folder we were started from must not hide it.
+    folder = str(Path(__file__).parents[2])
+    path = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path}
+    if cache is not None:
+        environment["JAX_COMPILATION_CACHE_DIR"] = cache
+    with _started(environment) as process:
+        output, _ = process.communicate(json.dumps(request))
+    if process.returncode:
+        reason = output.strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
+        raise CtaError(f"measuring {request['case']['agent']} failed: {reason[0]}")
+    return json.loads(output.splitlines()[-1])
+
+
+@contextmanager
+def _started(environment: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
+    call = [sys.executable, "-m", "cta.bench.child"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(call, env=environment, **pipes)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:  # an interruption: do not leave it training
+            process.kill()
+            process.wait()
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """What the child computes."""
+    from cta.bench import train
+    from cta.compilation import enable_cache
+    from cta.provenance import hardware
+
+    enable_cache()
+    case = Case.from_json(request["case"])
+    dataset = case.data.open()
+    if request["do"] == "start":
+        entries = [train.measure_start(case, dataset)]
+    elif request["do"] == "reference":
+        from cta.bench.reference import measure_reference
+
+        entries = measure_reference(case, dataset)
+    else:
+        entries = [*train.measure_training(case, dataset), *train.measure_parts(case, dataset)]
+        if request["profile"]:
+            from cta.bench.profile import measure_profile
+
+            entries += measure_profile(case, dataset)
+    return {"entries": entries, "hardware": hardware()}
+
+
+def main() -> int:
+    """Entry point of the child process."""
+    try:
+        print(json.dumps(answer(json.loads(sys.stdin.read()))))
+    except CtaError as error:
+        print(error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""The record of a benchmark: a JSON file with the device and a list of entries, and the same as tables."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from cta import provenance
+
+Entry = dict[str, Any]
+
+SPEED = ("agent", "dataset", "batch_size", "seeds")
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "train": (*SPEED, "parameters", "steps_per_s", "seed_steps_per_s", "cpu_ms_per_seed_step", "seconds"),
+    "sampler": (*SPEED, "steps_per_s", "seed_steps_per_s", "cpu_ms_per_seed_step"),
+    "update": (*SPEED, "steps_per_s", "seed_steps_per_s", "cpu_ms_per_seed_step"),
+    "compile": (*SPEED, "cold_start_s", "warm_start_s", "cold_start_cpu_s", "warm_start_cpu_s"),
+    "memory": (*SPEED, "host_peak_bytes", "device_peak_bytes", "data_bytes", "device_beside_data_bytes"),
+}
+"""Columns shown of the known kinds; other kinds show all they have. The file always holds everything."""
+
+
+def write(path: Path, entries: list[Entry], hardware: dict[str, Any]) -> None:
+    """Write a record through a temporary file that is renamed into place."""
+    record = {
+        "device": hardware["device"]
+        if hardware["backend"] != "cpu"
+        else f"{hardware['cpu']}, {hardware['cores']} cores",
+        "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "command": provenance.command(),
+        "commit": provenance.commit(),
+        "versions": provenance.versions(),
+        "hardware": hardware,
+        "entries": entries,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(json.dumps(record, indent=1) + "\n")
+    os.replace(part, path)
+
+
+def tables(entries: list[Entry]) -> list[Table]:
+    """One table for each kind of entry, in order of first appearance."""
+    kinds = dict.fromkeys(entry["what"] for entry in entries)
+    return [_table(kind, [entry for entry in entries if entry["what"] == kind]) for kind in kinds]
+
+
+def _table(kind: str, entries: list[Entry]) -> Table:
+    columns = COLUMNS.get(kind) or tuple(dict.fromkeys(name for entry in entries for name in entry if name != "what"))
+    table = Table(title=kind, title_justify="left", title_style="bold")
+    for name in columns:
+        words = isinstance(entries[0].get(name), str)
+        heading = name.removesuffix("_bytes").replace("_", " ") + (" GiB" if name.endswith("_bytes") else "")
+        table.add_column(heading, justify="left" if words else "right")
+    for entry in entries:
+        table.add_row(*(_shown(name, entry.get(name)) for name in columns))
+    return table
+
+
+def _shown(name: str, value: Any) -> str:
+    if value is None:
+        return "–"
+    if name.endswith("_bytes"):
+        return f"{value / 2**30:.2f}"
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

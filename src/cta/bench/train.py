@@ -1,0 +1,134 @@
+"""Training as the product does it: whole steps, the sampler alone, the update alone, compilation and memory."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from cta.bench.cases import Case
+from cta.bench.clock import Span, Stopwatch, repeat
+from cta.data import TrajectoryDataset
+from cta.goals import Batch, gather
+from cta.training.learner import DeviceData, Keys, Learner, TrainState, seed_keys, spec_of, to_device
+from cta.training.memory import peak_device_bytes, peak_host_bytes
+from cta.training.seeds import SeedGroup
+from cta.training.source import open_source
+
+BLOCK = 500
+"""Steps of a block at most, as in training."""
+
+Entry = dict[str, Any]
+
+
+def measure_training(case: Case, dataset: TrajectoryDataset) -> list[Entry]:
+    """Entries `train`, `compile` and `memory` of a case, through the seed group that training runs."""
+    data_bytes = dataset.observations.nbytes + dataset.actions.nbytes
+    data_bytes += dataset.valid_rows.nbytes + dataset.goal_limits.nbytes
+    learner = Learner(case.build(), spec_of(dataset), block=BLOCK)
+    source = open_source(dataset)
+    watch = Stopwatch()
+    group = SeedGroup(learner, range(case.seeds), source)
+    group.run(1)
+    start = watch.span(1)
+    parameters = sum(x[0].size for x in jax.tree.leaves(group.snapshot(lambda state: state.networks)))
+
+    def run(count: int) -> None:
+        group.run(count)
+
+    span = repeat(run, seconds=case.seconds, largest=BLOCK)
+    group.read_metrics(1)  # a blocking read: the steps have been taken, not only queued
+    facts = case.facts()
+    return [
+        {"what": "train", **facts, **rates(span, case.seeds), "parameters": parameters},
+        {"what": "compile", **facts, "start_s": round(start.wall_s, 2), "start_cpu_s": round(start.cpu_s, 2)},
+        {"what": "memory", **facts, **_memory(data_bytes)},
+    ]
+
+
+def measure_start(case: Case, dataset: TrajectoryDataset) -> Entry:
+    """Seconds from an opened dataset to the first finished step, with whatever the compilation cache holds."""
+    learner = Learner(case.build(), spec_of(dataset), block=BLOCK)
+    source = open_source(dataset)
+    watch = Stopwatch()
+    SeedGroup(learner, range(case.seeds), source).run(1)
+    span = watch.span(1)
+    return {"start_s": round(span.wall_s, 2), "start_cpu_s": round(span.cpu_s, 2)}
+
+
+def measure_parts(case: Case, dataset: TrajectoryDataset) -> list[Entry]:
+    """Entries `sampler` (rows drawn and gathered) and `update` (losses, Adam, EMA on one batch), each alone.
+
+    The seeds are an array axis on an accelerator, as in training; on a CPU, where they run beside each other, one is
+    measured.
+    """
+    stacked = jax.default_backend() != "cpu"
+    learner = Learner(case.build(), spec_of(dataset), block=BLOCK)
+    data = to_device(dataset)
+    seeds = case.seeds if stacked else 1
+    keys = jax.vmap(seed_keys)(jnp.arange(seeds)) if stacked else seed_keys(0)
+    facts = {**case.facts(), "seeds": seeds}
+    programs = {"sampler": _sampler(learner, data, keys, stacked), "update": _updates(learner, data, keys, stacked)}
+    spans = {what: repeat(run, seconds=case.seconds / 4, largest=BLOCK) for what, run in programs.items()}
+    return [{"what": what, **facts, **rates(span, seeds)} for what, span in spans.items()]
+
+
+def rates(span: Span, seeds: int) -> Entry:
+    """Speed in the words of a record: steps of the group, seed-steps, processor time of a seed-step."""
+    return {
+        "steps": span.steps,
+        "seconds": round(span.wall_s, 2),
+        "steps_per_s": round(span.steps_per_s, 2),
+        "seed_steps_per_s": round(seeds * span.steps_per_s, 2),
+        "cpu_ms_per_seed_step": round(span.cpu_ms_per_step / seeds, 3),
+    }
+
+
+def _memory(data_bytes: int) -> Entry:
+    device = peak_device_bytes()
+    return {
+        "host_peak_bytes": peak_host_bytes(),
+        "device_peak_bytes": device,
+        "data_bytes": data_bytes,
+        "device_beside_data_bytes": None if device is None else device - data_bytes,
+    }
+
+
+def _sampler(learner: Learner, data: DeviceData, keys: Keys, stacked: bool) -> Callable[[int], None]:
+    def draw_batches(keys: Keys, count: jax.Array) -> Batch:
+        rows = learner.draw(keys, 0, data.table, BLOCK)
+
+        def batch_of(i: jax.Array) -> Batch:
+            return gather(data.observations, data.actions, {name: index[i] for name, index in rows.items()})
+
+        # Carrying each batch to the next round keeps the compiler from dropping the earlier ones.
+        return jax.lax.fori_loop(1, count, lambda i, _: batch_of(i), batch_of(jnp.int32(0)))
+
+    program = jax.jit(jax.vmap(draw_batches, in_axes=(0, None)) if stacked else draw_batches)
+
+    def run(count: int) -> None:
+        jax.block_until_ready(program(keys, count))
+
+    return run
+
+
+def _updates(learner: Learner, data: DeviceData, keys: Keys, stacked: bool) -> Callable[[int], None]:
+    def one_batch(keys: Keys) -> Batch:
+        return gather(data.observations, data.actions, learner.draw_validation(keys, 0, data.table))
+
+    def update(state: TrainState, keys: Keys, batch: Batch, count: jax.Array) -> TrainState:
+        def body(_: jax.Array, state: TrainState) -> TrainState:
+            return learner.update(state, batch, jax.random.fold_in(keys.loss, state.step))
+
+        return jax.lax.fori_loop(0, count, body, state)
+
+    axes = jax.vmap if stacked else (lambda f, **_: f)
+    batch = jax.jit(axes(one_batch))(keys)
+    state = jax.jit(axes(learner.init))(keys)
+    program = jax.jit(axes(update, in_axes=(0, 0, 0, None)), donate_argnums=0)
+
+    def run(count: int) -> None:
+        nonlocal state
+        state = jax.block_until_ready(program(state, keys, batch, count))
+
+    return run

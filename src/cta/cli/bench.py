@@ -1,0 +1,144 @@
+"""cta bench"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from rich.console import Console
+from tyro.conf import Positional, arg
+
+from cta.cli import DONE
+from cta.errors import CtaError
+
+DESCRIPTION = """\
+Measure speed and memory on this machine; print tables and write a JSON record.
+
+  cta bench                                              CTA, one seed, a million random rows of puzzle-4x4's shape
+  cta bench train --agents cta,hiql --seeds 1,8          several agents and numbers of seeds
+  cta bench --reference --observation-dim 40             beside the plain per-step loop, in turns, in one process
+  cta bench --rows 5000000 --observation-dim 115 --batch 1024 --seeds 8      memory of a large dataset
+  cta bench simulate generate evaluate                   the simulator, data generation and evaluation
+
+Rates are of whole steps (sampling, all losses, Adam, EMA) after warm-up and up to a blocking read. Every training case
+has a process and a compilation cache of its own, so that its compile times and memory peaks are its own.
+"""
+
+What = Literal["train", "simulate", "generate", "evaluate"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to measure."""
+
+    what: Annotated[Positional[tuple[What, ...]], arg(metavar="WHAT…")] = ("train",)
+    """train, simulate, generate, evaluate."""
+    agents: str = "cta"
+    """Agents, with commas between them; `all` for every registered one."""
+    seeds: str = "1"
+    """Numbers of seeds trained together, with commas between them."""
+    batch: str = "256"
+    """Batch sizes, with commas between them; 0 takes the agent's own for the dataset."""
+    dataset: str | None = None
+    """Measure on this dataset, with the paper's settings for it (default: random rows)."""
+    dataset_dir: str | None = None
+    """Folder of datasets."""
+    rows: int = 1_000_000
+    """Random rows, in episodes of 1,001."""
+    observation_dim: int = 83
+    """Columns of a random observation."""
+    action_dim: int = 5
+    """Columns of a random action."""
+    seconds: float = 20.0
+    """How long each rate is measured."""
+    reference: bool = False
+    """Also measure the plain per-step loop: one jitted update a step, NumPy sampling."""
+    profile: bool = False
+    """Also sum up the device's time by kind of kernel."""
+    worlds: str = "all"
+    """Simulated worlds, with commas between them (simulate, generate, evaluate)."""
+    workers: int | None = None
+    """Processes of generate and evaluate (default: the number of cores)."""
+    out: Path | None = None
+    """The record (default: benchmarks/WHAT-DEVICE.json)."""
+
+
+def main(argv: list[str]) -> int:
+    settings = tyro.cli(Settings, args=argv, prog="cta bench", description=DESCRIPTION)
+    console = Console(file=sys.stderr, highlight=False)
+    entries: list[dict[str, Any]] = []
+    hardware: dict[str, Any] = {}
+    if "train" in settings.what:
+        entries, hardware = _training(settings, console)
+    if simulated := [what for what in settings.what if what != "train"]:
+        entries += _simulation(settings, simulated)
+    _report(settings, entries, hardware)
+    return DONE
+
+
+def _training(settings: Settings, console: Console) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    from cta.bench.child import measure_against_reference, measure_case
+
+    entries, hardware = [], {}
+    for case in _cases(settings):
+        name = f"{case.agent}, {case.seeds} seed{'s' if case.seeds > 1 else ''}, batch {case.batch_size or 'default'}"
+        with console.status(f"{name}: compiling and measuring for {settings.seconds:g} s"):
+            found, hardware = measure_case(case, profile=settings.profile)
+        entries += found
+        console.print(f"{name}: {found[0]['seed_steps_per_s']:,.0f} seed-steps/s")
+        if settings.reference:
+            with console.status(f"{name}: in turns with the plain loop"):
+                entries += measure_against_reference(case)[0]
+    return entries, hardware
+
+
+def _cases(settings: Settings) -> list[Any]:
+    from cta.agents import REGISTRY
+    from cta.bench.cases import Case, DataShape
+
+    if min(settings.rows - 1, settings.observation_dim, settings.action_dim) < 1 or settings.seconds <= 0:
+        raise CtaError("--rows must be at least 2; --observation-dim, --action-dim and --seconds positive")
+    agents = list(REGISTRY) if settings.agents == "all" else settings.agents.split(",")
+    data = DataShape(
+        settings.dataset, settings.dataset_dir, settings.rows, settings.observation_dim, settings.action_dim
+    )
+    cases = [
+        Case(agent.strip(), seeds, batch, data, settings.seconds)
+        for agent in agents
+        for batch in _numbers("--batch", settings.batch, least=0)
+        for seeds in _numbers("--seeds", settings.seeds, least=1)
+    ]
+    for case in cases:
+        case.build()  # complains about unknown names before anything is measured
+    return cases
+
+
+def _numbers(flag: str, text: str, *, least: int) -> list[int]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() and int(word) >= least for word in words):
+        raise CtaError(f"{flag} {text}: give whole numbers of at least {least}, with commas between them")
+    return [int(word) for word in words]
+
+
+def _simulation(settings: Settings, what: list[str]) -> list[dict[str, Any]]:
+    from cta.bench import simulation
+
+    worlds = None if settings.worlds == "all" else settings.worlds.split(",")
+    return simulation.measure(what, worlds=worlds, workers=settings.workers, seconds=settings.seconds)
+
+
+def _report(settings: Settings, entries: list[dict[str, Any]], hardware: dict[str, Any]) -> None:
+    from cta.bench import record
+
+    if not hardware:
+        from cta.provenance import hardware as found
+
+        hardware = found()
+    console = Console(highlight=False, file=sys.stdout, width=None if sys.stdout.isatty() else 160)
+    for table in record.tables(entries):
+        console.print(table)
+    device = str(hardware["device"]).lower().replace(" ", "-")
+    path = settings.out or Path("benchmarks") / f"{'-'.join(settings.what)}-{device}.json"
+    record.write(path, entries, hardware)
+    console.print(f"record: {path}")
