@@ -31,8 +31,11 @@ def provenance(name: str, *, split: str, episodes: int, episode_steps: int, seed
 def simulator_notice(record: dict[str, Any] | None) -> str | None:
     """A line about data and simulator from different sides of MuJoCo 3.5, where the arm's dynamics changed.
 
-    Data without a record is taken for OGBench's published data, which is from before.
+    Data without a record is taken for OGBench's published data, which is from before. Data that was cut out of other
+    data speaks for its source.
     """
+    if record is not None and "source" in record:
+        record = (record["source"] or {}).get("provenance")
     made_by = (record or {}).get("versions", {}).get("mujoco", "3.1.6" if record is None else None)
     here = versions(("mujoco",))["mujoco"]
     if made_by is None or _after_change(made_by) == _after_change(here):

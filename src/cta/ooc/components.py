@@ -1,0 +1,235 @@
+"""What a world's rows say in discrete terms: parts open or closed, locks, lights, and how presses flip lights.
+
+A `Layout` names a world's components and measures each of them, row by row, from a dataset's `qpos` and
+`button_states` or, where those are missing, from the observations. A sliding part is measured by how far it is open;
+everything else by 0 or 1. A `Rule` then turns measurements into values: 0, 1, or −1 for a part in between.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cta.data.files import environment_name
+from cta.envs.names import DESK_DATASETS
+from cta.errors import CtaError
+
+Value = str | int
+Measure = Callable[[np.ndarray | None, Mapping[str, np.ndarray]], np.ndarray]
+"""(observations or None, info arrays) → (N, C) float64, one column a component."""
+
+DRAWER_TRAVEL, WINDOW_TRAVEL = 0.16, 0.2
+CUBE_PLACE = slice(14, 17)
+HANDLE_SHUT = -0.24
+"""y of the drawer's handle when the drawer is shut."""
+DRAWER_LOW, DRAWER_HIGH = np.array([0.21, -0.27, 0.0]), np.array([0.45, -0.07, 0.15])
+"""The inside of the drawer; y is relative to the handle."""
+
+
+@dataclass(frozen=True)
+class Component:
+    """One discrete thing that can change: its name and what 0 and 1 mean; `travel` is the range of a sliding part."""
+
+    name: str
+    values: tuple[Value, Value]
+    travel: float | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The components of a world and how to measure them.
+
+    `patterns[i]` are the lights that button i flips; worlds without lights have none. `needs[c]` says what must hold
+    for component c to be moved at all: {component: value}.
+    """
+
+    name: str
+    components: tuple[Component, ...]
+    measure: Measure
+    patterns: tuple[tuple[int, ...], ...] = ()
+    needs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(component.name for component in self.components)
+
+    def index(self, name: str) -> int:
+        return self.names.index(name)
+
+    def say(self, name: str, value: int) -> Value:
+        """The value in words: ("drawer", 1) → "open"."""
+        return self.components[self.index(name)].values[value] if value >= 0 else "between"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Where a sliding part counts as open or closed, and where its crossing counts as an event, in units of its travel.
+
+    context[part] = τ: closed ⇔ opening ≤ τ, open ⇔ opening ≥ travel − τ. event[part] = e: the event is the step in
+    which the distance to the event's end falls from above e to e or less. Both are half the travel, the mid-point, by
+    default; the mid-point itself is closed.
+    """
+
+    context: Mapping[str, float] = field(default_factory=dict)
+    event: Mapping[str, float] = field(default_factory=dict)
+
+    def check(self, layout: Layout) -> None:
+        """Complain about thresholds that no part has or that make no sense."""
+        travels = {part.name: part.travel for part in layout.components if part.travel is not None}
+        for kind, chosen in (("threshold", self.context), ("event threshold", self.event)):
+            for name, value in chosen.items():
+                travel = travels.get(name)
+                if travel is None:
+                    there = ", ".join(travels) or "none"
+                    raise CtaError(f"{kind} of '{name}': the sliding parts of {layout.name} are: {there}")
+                largest = travel / 2 if chosen is self.context else travel
+                if not 0 < value <= largest:
+                    raise CtaError(f"{kind} of '{name}': {value:g} is not in (0, {largest:g}]")
+
+    def values(self, layout: Layout, measured: np.ndarray) -> np.ndarray:
+        """(N, C) int8: the value of every component at every row; −1 is a part between its ends."""
+        values = np.empty(measured.shape, np.int8)
+        for column, component in enumerate(layout.components):
+            extent = measured[:, column]
+            if component.travel is None:
+                values[:, column] = extent > 0.5
+                continue
+            half = component.travel / 2
+            tolerance = self.context.get(component.name, half)
+            is_open = extent > half if tolerance >= half else extent >= component.travel - tolerance
+            values[:, column] = np.where(extent <= tolerance, 0, np.where(is_open, 1, -1))
+        return values
+
+    def reached(self, component: Component, extent: np.ndarray, value: int) -> np.ndarray:
+        """(N,) bool: whether the component has completed the move to `value`, by the event's own threshold."""
+        if component.travel is None:
+            return (extent > 0.5) == bool(value)
+        half = component.travel / 2
+        distance = self.event.get(component.name, half)
+        if value == 0:
+            return extent <= distance
+        # At the mid-point "open" is exactly "not closed", whatever the rounding of travel − extent.
+        return extent > half if distance == half else extent >= component.travel - distance
+
+
+def find_layout(dataset_name: str) -> Layout:
+    """The layout of a dataset's world, also of its noisy and visual forms."""
+    layout = _layout_of(dataset_name)
+    if layout is None:
+        raise CtaError(
+            f"'{dataset_name}' has no components to hold out: the worlds that have are scene, puzzle-RxC, desk and "
+            "lights-3x3; a file is known by its name (scene-play-v0.npz) or by --env"
+        )
+    return layout
+
+
+def _layout_of(dataset_name: str) -> Layout | None:
+    if dataset_name in DESK_DATASETS:
+        return _desk_layout(dataset_name)
+    try:
+        world = environment_name(dataset_name.removeprefix("visual-")).rsplit("-", 1)[0]
+    except CtaError:
+        return None
+    if world == "scene":
+        return SCENE
+    puzzle = re.fullmatch(r"puzzle-(\d)x(\d)", world)
+    return _puzzle_layout(world, int(puzzle[1]), int(puzzle[2])) if puzzle else None
+
+
+def lights_patterns(rows: int, columns: int) -> tuple[tuple[int, ...], ...]:
+    """Lights out: button i = columns·row + column flips itself and its 4-neighbours."""
+
+    def pattern(r: int, c: int) -> tuple[int, ...]:
+        cells = [(r, c), (r - 1, c), (r + 1, c), (r, c - 1), (r, c + 1)]
+        return tuple(sorted(columns * i + j for i, j in cells if 0 <= i < rows and 0 <= j < columns))
+
+    return tuple(pattern(r, c) for r in range(rows) for c in range(columns))
+
+
+def lights(count: int) -> tuple[Component, ...]:
+    return tuple(Component(f"light{i}", (0, 1)) for i in range(count))
+
+
+def _puzzle_layout(name: str, rows: int, columns: int) -> Layout:
+    count = rows * columns
+
+    def measure(observations: np.ndarray | None, info: Mapping[str, np.ndarray]) -> np.ndarray:
+        if "button_states" in info:
+            return _wide(info["button_states"], count, "button_states", name)
+        states = _wide(_states(observations, name), 19 + 4 * count, "observations", name)
+        return (states[:, 20::4] > states[:, 19::4]).astype(float)
+
+    return Layout(name, lights(count), measure, lights_patterns(rows, columns))
+
+
+def _measure_scene(observations: np.ndarray | None, info: Mapping[str, np.ndarray]) -> np.ndarray:
+    if {"qpos", "button_states"} <= set(info):
+        qpos = np.asarray(info["qpos"], float)
+        if qpos.ndim != 2 or qpos.shape[1] < 25:
+            raise CtaError(f"qpos has shape {qpos.shape}; scene needs at least 25 columns")
+        locks = _wide(info["button_states"], 2, "button_states", "scene")
+        cube, drawer, window = qpos[:, CUBE_PLACE], -qpos[:, 23], qpos[:, 24]
+    else:
+        states = _wide(_states(observations, "scene"), 40, "observations", "scene")
+        cube, drawer, window = states[:, 19:22] / 10 + (0.425, 0.0, 0.0), -states[:, 36] / 18, states[:, 38] / 15
+        locks = np.stack([states[:, 29] > states[:, 28], states[:, 33] > states[:, 32]], axis=1)
+    handle = np.zeros_like(cube)
+    handle[:, 1] = HANDLE_SHUT + drawer
+    inside = ((cube - handle >= DRAWER_LOW) & (cube - handle <= DRAWER_HIGH)).all(axis=1)
+    return np.stack([drawer, window, locks[:, 0], locks[:, 1], inside], axis=1).astype(float)
+
+
+CLOSED_OPEN, LOCKED_UNLOCKED = ("closed", "open"), ("locked", "unlocked")
+SCENE = Layout(
+    "scene",
+    (
+        Component("drawer", CLOSED_OPEN, DRAWER_TRAVEL),
+        Component("window", CLOSED_OPEN, WINDOW_TRAVEL),
+        Component("drawer_lock", LOCKED_UNLOCKED),
+        Component("window_lock", LOCKED_UNLOCKED),
+        Component("cube", ("outside", "inside")),
+    ),
+    _measure_scene,
+    needs={"drawer": {"drawer_lock": 1}, "window": {"window_lock": 1}, "cube": {"drawer": 1}},
+)
+
+
+def _desk_layout(dataset_name: str) -> Layout:
+    """An embedded world: its parts, then its bits, each named after the part it locks, or as a light."""
+    from cta.envs.desk import decode, find_world  # JAX
+
+    world = find_world(dataset_name)
+    assert world is not None
+    names = {bit: f"{part.name}_lock" for part in world.parts for bit in part.locks}
+    bits = tuple(
+        Component(names[i], LOCKED_UNLOCKED) if i in names else Component(f"light{i}", (0, 1))
+        for i in range(len(world.buttons))
+    )
+    parts = tuple(Component(part.name, CLOSED_OPEN, 1.0) for part in world.parts)
+
+    def measure(observations: np.ndarray | None, info: Mapping[str, np.ndarray]) -> np.ndarray:
+        if {"qpos", "button_states"} <= set(info):
+            moved = _wide(info["qpos"], 3 + len(parts), "qpos", world.name)[:, 3:]
+            return np.concatenate([moved, _wide(info["button_states"], len(bits), "button_states", world.name)], axis=1)
+        states = _wide(_states(observations, world.name), world.observation_dim, "observations", world.name)
+        state = decode(world, states)
+        return np.concatenate([state.parts, state.bits], axis=1).astype(float)
+
+    patterns = tuple(tuple(sorted(button.toggles)) for button in world.buttons) if not world.parts else ()
+    needs = {part.name: {names[bit]: 1 for bit in part.locks} for part in world.parts if part.locks}
+    return Layout(world.name, parts + bits, measure, patterns, needs)
+
+
+def _states(observations: np.ndarray | None, world: str) -> np.ndarray:
+    if observations is None or observations.ndim != 2:
+        raise CtaError(
+            f"{world}: images do not show the state in numbers: the file needs the arrays qpos and button_states"
+        )
+    return observations
+
+
+def _wide(array: np.ndarray, columns: int, key: str, world: str) -> np.ndarray:
+    if array.ndim != 2 or array.shape[1] != columns:
+        raise CtaError(f"{key} has shape {array.shape}; {world} has {columns} columns")
+    return np.asarray(array, float)

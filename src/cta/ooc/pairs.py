@@ -1,0 +1,158 @@
+"""Held-out pairs: a context, an event, and how many transitions before the event go."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cta.errors import CtaError
+from cta.ooc.components import Layout, Value
+
+PRESS = "press"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One task under one context.
+
+    `context` is {component: value (0 or 1)} at the row before the event. `event` is (component, value), the component's
+    change to that value, or ("press", i). `window` is K: the event's transition and the K − 1 before it are removed.
+    """
+
+    name: str
+    context: Mapping[str, int]
+    event: tuple[str, int]
+    window: int
+
+    def record(self, layout: Layout) -> dict[str, Any]:
+        """The pair in words, in the form of a pairs file."""
+        what, value = self.event
+        return {
+            "name": self.name,
+            "context": {key: layout.say(key, held) for key, held in self.context.items()},
+            "event": {what: value if what == PRESS else layout.say(what, value)},
+            "K": self.window,
+        }
+
+    def describe(self, layout: Layout) -> str:
+        """A short line: window closed, …: drawer → open."""
+        context = ", ".join(f"{key} {layout.say(key, value)}" for key, value in self.context.items())
+        what, value = self.event
+        event = f"press {value}" if what == PRESS else f"{what} → {layout.say(what, value)}"
+        return f"{context}: {event}"
+
+
+def parse_pair(record: Any, *, layout: Layout, where: str) -> Pair:
+    """A pair from its record; complains in one line that begins with `where`."""
+    if not isinstance(record, dict):
+        raise CtaError(f"{where}: a pair is a table with context, event and K")
+    unknown = sorted(set(record) - {"name", "context", "event", "K"})
+    if unknown:
+        raise CtaError(f"{where}: unknown key {short(unknown[0])}; a pair has name, context, event and K")
+    missing = [key for key in ("context", "event", "K") if key not in record]
+    if missing:
+        raise CtaError(f"{where}: {missing[0]} is missing; a pair has context, event and K")
+    name, window = record.get("name", where), record["K"]
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise CtaError(f"{where}: name must be a line of text")
+    if type(window) is not int or not 1 <= window <= 1_000_000:
+        raise CtaError(f"{where}: K must be a whole number of transitions, at least 1, not {short(window)}")
+    context = _predicates(record["context"], layout=layout, where=f"{where}: context")
+    event = _event(record["event"], layout=layout, where=f"{where}: event")
+    if context.get(event[0]) == event[1]:
+        said = layout.say(*event)
+        raise CtaError(f"{where}: the event makes {event[0]} {said}, but the context says it is {said} already")
+    return Pair(name.strip(), context, event, window)
+
+
+def _predicates(values: Any, *, layout: Layout, where: str) -> dict[str, int]:
+    if not isinstance(values, dict):
+        raise CtaError(f"{where} is a table such as {{ {layout.names[0]} = {_example(layout)} }}")
+    return {key: _value(key, value, layout=layout, where=where) for key, value in values.items()}
+
+
+def _event(values: Any, *, layout: Layout, where: str) -> tuple[str, int]:
+    example = "{ press = 0 }" if layout.patterns else f"{{ {layout.names[0]} = {_example(layout)} }}"
+    if not isinstance(values, dict) or len(values) != 1:
+        raise CtaError(f"{where} is a table with one entry, such as {example}")
+    ((what, value),) = values.items()
+    if not layout.patterns:
+        return what, _value(what, value, layout=layout, where=where)
+    if what != PRESS or type(value) is not int or not 0 <= value < len(layout.patterns):
+        raise CtaError(f"{where}: events of {layout.name} are presses 0 to {len(layout.patterns) - 1}, as {example}")
+    return PRESS, value
+
+
+def _value(name: str, value: Any, *, layout: Layout, where: str) -> int:
+    if name not in layout.names:
+        raise CtaError(f"{where}: {layout.name} has no component {short(name)}; it has {', '.join(layout.names)}")
+    known: tuple[Value, ...] = layout.components[layout.index(name)].values
+    for number, word in enumerate(known):
+        if type(value) is type(word) and value == word:
+            return number
+    raise CtaError(f"{where}: {name} is {_literal(known[0])} or {_literal(known[1])}, not {short(value)}")
+
+
+def _example(layout: Layout) -> str:
+    return _literal(layout.components[0].values[1])
+
+
+def _literal(value: Value) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def short(value: Any) -> str:
+    """A value of any kind as a piece of a line."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits, a list in a list in a list …
+        return f"such a {type(value).__name__}"
+    return text if len(text) <= 40 else text[:37] + "…"
+
+
+def _scene(name: str, event: tuple[str, int], **context: int) -> Pair:
+    return Pair(name, context, event, 15)
+
+
+def _desk(name: str, event: tuple[str, int], **context: int) -> Pair:
+    return Pair(name, context, event, 6)
+
+
+def _press(button: int, lit: Mapping[int, int], window: int) -> Pair:
+    return Pair(f"press {button}", {f"light{i}": value for i, value in lit.items()}, (PRESS, button), window)
+
+
+BUILT_IN: dict[str, tuple[Pair, ...]] = {
+    "scene": (
+        _scene("open the drawer", ("drawer", 1), window=0, window_lock=1, drawer=0),
+        _scene("close the window", ("window", 0), drawer=0, drawer_lock=0, window=1),
+        _scene("put the cube into the drawer", ("cube", 1), window=1, window_lock=0, drawer=1, cube=0),
+    ),
+    "puzzle-4x4": (
+        _press(5, {5: 0, 1: 1, 9: 0, 4: 1, 6: 0}, 20),
+        _press(2, {2: 1, 1: 0, 3: 1, 6: 0}, 20),
+        _press(15, {15: 0, 11: 1, 14: 1}, 20),
+        _press(10, {10: 1, 6: 0, 14: 1, 9: 0, 11: 1}, 20),
+        _press(0, {0: 1, 1: 0, 4: 1}, 20),
+    ),
+    "desk": (
+        _desk("open the drawer", ("drawer", 1), drawer=0, window=0, window_lock=1),
+        _desk("close the window", ("window", 0), drawer=0, drawer_lock=0, window=1),
+        _desk("open the tray", ("tray", 1), drawer=1, window=1, window_lock=0, tray=0),
+    ),
+    "lights-3x3": (
+        _press(0, {0: 1, 1: 0, 3: 1}, 6),
+        _press(1, {1: 1, 0: 0, 2: 1, 4: 0}, 6),
+        _press(8, {8: 0, 5: 1, 7: 1}, 6),
+        _press(4, {4: 0, 1: 1, 7: 0, 3: 1, 5: 0}, 6),
+        _press(3, {3: 1, 0: 0, 4: 1, 6: 0}, 6),
+    ),
+}
+"""The paper's pairs of scene and puzzle-4x4, and the embedded worlds' own, by layout."""
+
+
+def built_in_pairs(layout: Layout) -> tuple[Pair, ...]:
+    """The pairs that come with a world."""
+    pairs = BUILT_IN.get(layout.name)
+    if pairs is None:
+        raise CtaError(f"{layout.name} comes without held-out pairs: write them to a TOML file and give --pairs FILE")
+    return pairs
