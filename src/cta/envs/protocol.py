@@ -2,17 +2,26 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 
 @dataclass(frozen=True)
 class Episode:
-    """One evaluation episode: the task (1-based, as in OGBench), and the seed of its start, goal and settling."""
+    """One evaluation episode: the task (1-based, as in OGBench), and the seed of its start, goal and settling.
+
+    `own` is a start–goal pair of one's own in the form of OGBench's `task_info`; the task is then only a number.
+    """
 
     task: int
     seed: int
+    own: Mapping[str, Any] | None = None
+
+    @property
+    def begin(self) -> int | Mapping[str, Any]:
+        """What OGBench's worlds are asked to begin."""
+        return self.task if self.own is None else self.own
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class Slots:
             world = self.world(slot)
             reached = finished = False
             if episode is not None:
-                observation, goals[slot] = world.reset(episode.task, episode.seed)
+                observation, goals[slot] = world.reset(episode.begin, episode.seed)
             elif action is not None:
                 observation, reached, finished = world.step(action)
             else:
@@ -64,7 +64,7 @@ class Slots:
     def replay(self, entries: list[tuple[int, Episode, np.ndarray]]) -> None:
         for slot, episode, actions in entries:
             world = self.world(slot)
-            world.reset(episode.task, episode.seed)
+            world.reset(episode.begin, episode.seed)
             for action in actions:
                 world.step(action)
 
