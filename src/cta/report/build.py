@@ -1,0 +1,240 @@
+"""Collecting everything a page shows, within its size."""
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cta import provenance
+from cta.data.files import write_whole
+from cta.errors import CtaError
+from cta.report import analogies, rollouts
+from cta.report.page import render
+from cta.report.paper import paper_scores
+from cta.report.runs import RunRecord, read_run, training_curves
+from cta.report.series import build_series
+from cta.report.summary import summary, title
+
+LIMIT_BYTES = 15_000_000
+ROOM = 20_000
+"""Kept free for the notes on what was left out."""
+SCORE_NOTE = (
+    "Success: mean over tasks and over the last evaluations (three where there are three), ± one standard deviation over "
+    "seeds. IQM: interquartile mean over seeds and tasks; the interval comes from 2,000 bootstrap samples of the seeds "
+    "within each task (rliable). One seed has no interval."
+)
+TABLE_TITLES = {
+    "main": "Main table",
+    "noisy": "Noisy data",
+    "maze": "Mazes",
+    "pixel": "Images",
+    "gcb": "Other analogies (GCB)",
+    "hierarchy": "Without hierarchy",
+}
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Report:
+    """A written page: where it is, how large, and what did not fit."""
+
+    path: Path
+    size: int
+    left_out: list[str] = field(default_factory=list)
+
+
+def build(
+    paths: Sequence[str | Path],
+    *,
+    out: str | Path,
+    episodes: int = 2,
+    limit: int = LIMIT_BYTES,
+    say: Say = lambda _: None,
+) -> Report:
+    """Write OUT/index.html about these run directories. `episodes` rollouts a task are shown (0: none)."""
+    if not paths:
+        raise CtaError("name at least one run directory")
+    runs = [read_run(path) for path in paths]
+    if len({run.path.resolve() for run in runs}) < len(runs):
+        raise CtaError("a run directory is named twice")
+    say("scores")
+    data = _numbers(runs)
+    pieces = _Pieces(data, limit)
+    for number, run in enumerate(runs):
+        _add_map(pieces, number, run, say)
+        _add_rollouts(pieces, number, run, episodes, say)
+    for number, run in enumerate(runs):
+        _add_frames(pieces, number, run, say)
+    data["rollout_notes"] = [*pieces.remarks(), *pieces.notes()]
+    page = render(data)
+    if len(page) > limit:
+        raise CtaError(
+            f"the page would have {len(page) / 1e6:.1f} MB, more than {limit / 1e6:.0f}, with scores alone: name fewer runs"
+        )
+    folder = Path(out).expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / "index.html", page.decode())
+    return Report(folder / "index.html", len(page), pieces.notes())
+
+
+def _numbers(runs: Sequence[RunRecord]) -> dict[str, Any]:
+    """Everything but the heavy pieces: scores, curves, settings."""
+    series = build_series(runs)
+    labels = {number: one["label"] for one in series for number in one["runs"]}
+    datasets = list(dict.fromkeys(run.dataset for run in runs))
+    worlds = {dataset: rollouts.world_of(dataset) for dataset in datasets}
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return {
+        "title": title(series),
+        "summary": summary(series),
+        "series": series,
+        "training": [_training(runs, one) for one in series],
+        "runs": [_run(run, _run_label(run, number, labels, series)) for number, run in enumerate(runs)],
+        "task_names": {dataset: rollouts.task_names(dataset) for dataset in datasets},
+        "worlds": {dataset: rollouts.geometry(world) for dataset, world in worlds.items() if world},
+        "data_notes": [_data_note(run) for run in {run.dataset: run for run in runs}.values()],
+        "score_note": SCORE_NOTE,
+        "paper": _paper_tables(series, datasets),
+        "paper_notes": _paper_notes(datasets),
+        "ooc": [],
+        "maps": [],
+        "rollouts": [],
+        "rollout_notes": [],
+        "foot": [
+            f"Written by `{provenance.command()}` on {now}. cta {provenance.versions()['cta']}, commit {provenance.commit() or 'unknown'}."
+        ],
+    }
+
+
+def _run_label(run: RunRecord, number: int, labels: dict[int, str], series: list[dict[str, Any]]) -> str:
+    alone = all(one["runs"] == [number] for one in series if number in one["runs"])
+    return labels[number] if alone else f"{labels[number]} ({run.name})"
+
+
+def _run(run: RunRecord, label: str) -> dict[str, Any]:
+    return {
+        "label": label,
+        "name": run.name,
+        "agent": run.agent,
+        "dataset": run.dataset,
+        "config": run.config,
+        "provenance": run.provenance,
+    }
+
+
+def _training(runs: Sequence[RunRecord], one: dict[str, Any]) -> dict[str, Any]:
+    """The training curves of a series: those of its first run, with the seeds of the others added."""
+    merged = training_curves(runs[one["runs"][0]].path)
+    for number in one["runs"][1:]:
+        for name, curve in training_curves(runs[number].path).items():
+            if name in merged and merged[name]["steps"] == curve["steps"]:
+                merged[name]["seeds"] |= curve["seeds"]
+    return merged
+
+
+def _data_note(run: RunRecord) -> str:
+    seen = run.provenance.get("dataset") or {}
+    source = seen.get("provenance") or {}
+    made = f"made by `{source['command']}`" if source.get("command") else "of unknown origin"
+    mark = f", fingerprint {str(seen['fingerprint'])[:12]}" if seen.get("fingerprint") else ""
+    return f"{run.dataset}: {made}{mark}."
+
+
+def _paper_tables(series: list[dict[str, Any]], datasets: list[str]) -> list[dict[str, Any]]:
+    ours = {
+        (one["dataset"], one["agent"]): {
+            "mean": one["mean"],
+            "std": one["std"],
+            "seeds": len(one["scores"]),
+            "steps": one["steps"],
+        }
+        for one in series
+        if one["mean"] is not None
+    }
+    rows = [{**row, "ours": ours.get((row["dataset"], row["agent"]))} for row in paper_scores(datasets)]
+    return [
+        {"title": words, "rows": [row for row in rows if row["table"] == table]}
+        for table, words in TABLE_TITLES.items()
+        if any(row["table"] == table for row in rows)
+    ]
+
+
+def _paper_notes(datasets: list[str]) -> list[str]:
+    known = {row["dataset"] for row in paper_scores(datasets)}
+    missing = [dataset for dataset in datasets if dataset not in known]
+    notes = [f"The paper has no numbers for {', '.join(missing)}."] if missing else []
+    if known:
+        notes.append(
+            "The paper's numbers are for 1M steps (500k on images) and the mean of the last three evaluations."
+        )
+    return notes
+
+
+class _Pieces:
+    """Heavy pieces, added while they fit."""
+
+    def __init__(self, data: dict[str, Any], limit: int):
+        self.data = data
+        self._left = limit - len(render(data)) - ROOM
+        self._out: dict[str, int] = {}
+        self._remarks: dict[str, list[str]] = {}
+
+    def fits(self, piece: Any, what: str) -> bool:
+        """Take the room of a piece, or note that there is none."""
+        size = len(json.dumps(piece))
+        if size > self._left:
+            self._out[what] = self._out.get(what, 0) + 1
+            return False
+        self._left -= size
+        return True
+
+    def remark(self, words: str, label: str) -> None:
+        """A note on a run's rollouts; runs of which the same is said share a line."""
+        self._remarks.setdefault(words, []).append(label)
+
+    def remarks(self) -> list[str]:
+        return [f"{', '.join(labels)}: {words}" for words, labels in self._remarks.items()]
+
+    def notes(self) -> list[str]:
+        return [f"Left out to keep the page small: {count} × {what}." for what, count in self._out.items()]
+
+
+def _add_map(pieces: _Pieces, number: int, run: RunRecord, say: Say) -> None:
+    found = analogies.read_map(run.path)
+    if found is None:
+        return
+    say(f"analogy map of {run.name}")
+    entry = {**found, "run": number, **analogies.words(found)}
+    if pieces.fits(entry, f"analogy map of {run.name}"):
+        pieces.data["maps"].append(entry)
+
+
+def _add_frames(pieces: _Pieces, number: int, run: RunRecord, say: Say) -> None:
+    entry = next((one for one in pieces.data["maps"] if one["run"] == number), None)
+    if entry is None:
+        return
+    files = analogies.frame_files(run.path)
+    if files:
+        say(f"{len(files)} frames of {run.name}")
+    for point, pair in files.items():
+        images = [analogies.small_image(file) for file in pair]
+        if pieces.fits(images, f"frames of {run.name}"):
+            entry["frames"][point] = images
+
+
+def _add_rollouts(pieces: _Pieces, number: int, run: RunRecord, episodes: int, say: Say) -> None:
+    if not episodes:
+        return
+    say(f"rollouts of {run.name}")
+    found, words = rollouts.record_rollouts(run, episodes=episodes)
+    pieces.remark(words, pieces.data["runs"][number]["label"])
+    for rollout in found:
+        file = rollout.pop("file", None)
+        if file is not None:
+            rollout["video"] = base64.b64encode(rollouts.read_video(file)).decode()
+        if pieces.fits(rollout, f"rollout of {run.name}"):
+            pieces.data["rollouts"].append({**rollout, "run": number})
