@@ -19,6 +19,10 @@ Progress = Callable[[int, int], None]
 """Called with (episodes done, episodes in total)."""
 
 
+class NotANumber(CtaError):
+    """The policy returned an action that is not a finite number."""
+
+
 class _Group:
     """A world, its policy and its queue. Which episode a slot gets is decided by rounds, never by the clock."""
 
@@ -67,7 +71,7 @@ class _Group:
         if actions.shape != expected:
             raise CtaError(f"the policy returned actions of shape {actions.shape}; this world needs {expected}")
         if not np.isfinite(actions[sorted(self._playing)]).all():
-            raise CtaError("the policy returned an action that is not a number: the networks have diverged")
+            raise NotANumber("the policy returned an action that is not a number: the networks have diverged")
         return actions
 
 
