@@ -13,11 +13,14 @@ COMMANDS = {
     "resume": "continue a run that stopped",
     "evaluate": "score a run's checkpoints in the simulator, record videos",
     "scores": "compare the scores of several runs",
+    "reproduce": "carry out a plan: generate, train and score, within a budget",
+    "results": "collect, check and keep score files",
     "data": "generate, download, list and inspect datasets",
     "agents": "list the agents",
     "ooc": "hold out pairs of context and task, train, and ask for them",
     "theory": "check the paper's theory on small exact worlds",
     "bench": "measure speed and memory on this machine",
+    "analogies": "map what an agent takes for the change between state and goal, with numbers",
     "report": "write one HTML page about runs: curves, tables, analogy map, rollouts",
     "doctor": "show devices, versions, rendering and data folders",
 }
@@ -35,10 +38,10 @@ Start here:
   cta train --dataset scene-play-v0 --agent cta --seeds 8   the paper's settings
   cta COMMAND --help                                        everything a command can do
 
-exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted and resumable
+exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted and resumable, 4 a seed's numbers went bad
 """
 
-DONE, ERROR, USAGE, INTERRUPTED = 0, 1, 2, 3
+DONE, ERROR, USAGE, INTERRUPTED, SEED_STOPPED = 0, 1, 2, 3, 4
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ import tyro
 from rich.progress import Progress
 from tyro.conf import Positional, arg
 
-from cta.cli import DONE
+from cta.cli import DONE, evaluate_results
 from cta.errors import CtaError
 
 DESCRIPTION = """\
@@ -19,6 +19,7 @@ methods. Results are added to RUN/evaluate.csv (columns as in eval.csv); scoring
   cta evaluate RUN                          the newest checkpoint of every seed
   cta evaluate RUN --step 800000,900000     these checkpoints
   cta evaluate RUN --episodes 10 --videos 2 a quick look, and two videos a task
+  cta evaluate WEIGHTS.safetensors…         what `cta reproduce` kept, or with --results DIR a run, into result files
 """
 
 
@@ -49,6 +50,8 @@ class Settings:
 
 
 def main(argv: list[str]) -> int:
+    if evaluate_results.wanted(argv):
+        return evaluate_results.main(argv)
     settings = tyro.cli(Settings, args=argv, prog="cta evaluate", description=DESCRIPTION)
     if settings.episodes < 1:
         raise CtaError("--episodes must be at least 1")
@@ -103,7 +106,8 @@ def _score(run: Any, steps: list[int]) -> list[dict[str, Any]]:
             def progress(seed: int, done: int, total: int, task: Any = task, step: int = step) -> None:
                 bar.update(task, completed=done, total=total, description=f"step {step:,}, seed {seed}")
 
-            fresh = score_rows(evaluator, run.agent, networks, config, step, progress)
+            good = run.good_seeds(step)  # the others are named beneath the table
+            fresh = score_rows(evaluator, run.agent, networks, config, step, progress, seeds=good)
             log.keep(lambda row, step=step: int(row["step"]) != step)
             log.append(fresh)
             rows += fresh

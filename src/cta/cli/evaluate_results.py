@@ -1,0 +1,94 @@
+"""`cta evaluate` into a results folder: files of weights, or a run's checkpoints with --results."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from tyro.conf import Positional, arg
+
+from cta.cli import DONE
+from cta.errors import CtaError
+
+DESCRIPTION = """\
+Score policies by the paper's protocol into a results folder: files of weights that `cta reproduce` kept, or runs.
+
+Every seed at every step becomes five rows of RESULTS/DATASET.AGENT.csv, with its record beside them. What is scored
+already is skipped, so an interrupted command is simply given again.
+
+  cta evaluate weights/*.safetensors                     weights, on any machine with the simulator
+  cta evaluate RUN --step 800000 --results results       a checkpoint of a run
+  cta evaluate weights/*.safetensors --again             once more, in place of what is there
+"""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to score and where to put it."""
+
+    sources: Annotated[Positional[tuple[Path, ...]], arg(metavar="WEIGHTS|RUN…")]
+    """Files of weights, or run directories."""
+    results: Path = Path("results")
+    """Results folder."""
+    step: str = ""
+    """Steps separated by commas (default: all of a file, the newest of a run)."""
+    episodes: Annotated[int, arg(aliases=["--eval-episodes"])] = 50
+    """Episodes per task."""
+    workers: int | None = None
+    """Processes that step the simulator (default: the number of cores)."""
+    eval_seed: int = 0
+    """Base seed of the episodes."""
+    again: bool = False
+    """Score again what is there already, and replace it."""
+
+
+def wanted(argv: list[str]) -> bool:
+    """Whether this command line of `cta evaluate` is for a results folder."""
+    return any(word.endswith(".safetensors") or word.split("=")[0] == "--results" for word in argv)
+
+
+def main(argv: list[str]) -> int:
+    settings = tyro.cli(Settings, args=argv, prog="cta evaluate", description=DESCRIPTION)
+    if not settings.sources or settings.episodes < 1:
+        raise CtaError("name at least one file of weights or run directory, and at least one episode")
+    # Policies are evaluated on the CPU; an accelerator's memory is left to whoever trains there.
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    from rich.progress import Progress
+
+    from cta.compilation import enable_cache
+    from cta.results.scoring import candidates, score_into
+    from cta.results.store import Results
+
+    enable_cache()
+    results = Results(settings.results)
+    steps = parse_steps(settings.step)
+    found = [item for source in settings.sources for item in candidates(source, steps)]
+    if not found:
+        raise CtaError(f"none of these holds step {settings.step}")
+    console = Console(highlight=False, soft_wrap=True)
+    with Progress(console=Console(stderr=True)) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def progress(label: str, done: int, total: int) -> None:
+            bar.update(task, description=label, completed=done, total=total)
+
+        options: dict[str, Any] = {
+            "workers": settings.workers,
+            "eval_seed": settings.eval_seed,
+            "again": settings.again,
+        }
+        scored, skipped = score_into(results, found, episodes=settings.episodes, **options, progress=progress)
+    console.print(f"{scored} scored into {settings.results}" + (f", {skipped} were there already" if skipped else ""))
+    if any(item.precision != "float32" for item in found):
+        console.print("some weights were kept in 16 bits: the record says so")
+    return DONE
+
+
+def parse_steps(text: str) -> list[int]:
+    """Numbers separated by commas."""
+    try:
+        return sorted(int(step) for step in text.replace("_", "").split(",") if step)
+    except ValueError as error:
+        raise CtaError(f"--step {text}: give numbers separated by commas") from error

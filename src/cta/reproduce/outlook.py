@@ -1,0 +1,53 @@
+"""The schedule in words, before anything is started."""
+
+from cta.reproduce.board import clock
+from cta.reproduce.driver import SCORERS, Driver
+from cta.results.protocol import short_list, short_steps
+
+
+def outlook(driver: Driver, *, device: str) -> str:
+    """Who does what when, on which estimates, and what has no room."""
+    ahead = driver.plan_ahead()
+    rates, space, options = driver.rates, driver.space, driver.options
+    zero = driver.began
+    lines = [f"device {device}, {options.cores} cores, " + _budget(driver)]
+    cores_free = 0.0
+    timed: list[tuple[float, str]] = []
+    for dataset, ready in ahead.generate:
+        cell = next(cell for cell in space.plan.cells if cell.dataset == dataset)
+        took = rates.generate_seconds(space.rows_to_generate(cell), options.cores)
+        timed.append((ready - zero - took, f"to {clock(ready - zero)}  cores  generate {dataset}"))
+        cores_free = max(cores_free, ready - zero)
+    for choice in ahead.choices:
+        cell, start, end = choice.cell, choice.start - zero, choice.end - zero
+        known = rates.speed(cell.agent, cell.dataset, len(choice.seeds))
+        speed = f"{known.rate:,.0f} seed-steps/s, {known.source}" if known else "speed unknown: measured when it runs"
+        seeds = short_list(choice.seeds)
+        timed.append((start, f"to {clock(end)}  device train {cell.name}, seeds {seeds} ({speed})"))
+        if options.later:
+            continue
+        for point in cell.points:
+            ready = end - (end - start) * (cell.steps - point) / choice.steps
+            begin = max(ready, cores_free)
+            cores_free = begin + len(choice.seeds) * rates.score_seconds(cell.episodes, options.cores)
+            what = f"score {cell.name} at {short_steps(point)}, seeds {seeds}"
+            timed.append((begin, f"to {clock(cores_free)}  cores  {what}"))
+    lines += [f"{clock(start):>8} {text}" for start, text in sorted(timed, key=lambda item: item[0])]
+    if not timed:
+        lines.append("nothing to train" + (" that fits" if ahead.left else ""))
+    for option in ahead.left:
+        took = rates.train_seconds(option.cell.agent, option.cell.dataset, 1, option.steps)
+        alone = "" if took is None else f" (one seed alone takes about {clock(took)})"
+        lines.append(f"left: {option.cell.name}, seeds {short_list(option.seeds)}{alone}")
+    waiting = [item for cell in space.plan.cells for item in space.pending(cell)]
+    lines += [f"to score now: {item.name}" for item in waiting]
+    if not options.later:
+        lines.append(f"scoring: up to {SCORERS} processes; what is not scored in time is kept as weights")
+    return "\n".join(lines)
+
+
+def _budget(driver: Driver) -> str:
+    budget = driver.options.budget
+    return (
+        "no budget" if budget is None else f"budget {clock(budget)} of which {driver.options.reserve:.0f} s for ending"
+    )
