@@ -91,6 +91,8 @@ class RunConfig:
     """Base seed of evaluation episodes."""
     checkpoint_interval: Annotated[int, arg(aliases=["--save-interval"])] = 100_000
     """Steps between checkpoints (0: only with evaluations and at the end)."""
+    keep: int = 3
+    """Checkpoints kept: the last N, besides those a score comes from (0: all)."""
     videos: Annotated[int, arg(aliases=["--video-episodes"])] = 0
     """Videos per task, recorded after training."""
     video_frame_skip: int = 3
@@ -110,7 +112,7 @@ class RunConfig:
         for name in ("steps", "log_interval", "eval_episodes", "video_frame_skip"):
             if getattr(self, name) < 1:
                 raise CtaError(f"--{name.replace('_', '-')} must be at least 1, not {getattr(self, name)}")
-        for name in ("eval_interval", "checkpoint_interval", "videos", "eval_temperature", "eval_gaussian"):
+        for name in ("eval_interval", "checkpoint_interval", "keep", "videos", "eval_temperature", "eval_gaussian"):
             if getattr(self, name) < 0:
                 raise CtaError(f"--{name.replace('_', '-')} must not be negative")
         self.agent.check()

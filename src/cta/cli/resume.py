@@ -13,7 +13,7 @@ again; evaluations that were in flight are done again.
 
   cta resume runs/desk-play-v0/cta-20260101-120000
 
-exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted and resumable
+exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted and resumable, 4 done, but a seed's numbers went bad
 """
 
 

@@ -1,5 +1,6 @@
 """cta scores"""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -60,7 +61,7 @@ def markdown(lines: list[tuple[str, ...]]) -> str:
 def _line(run: Path) -> tuple[str, ...]:
     """One run in short; needs nothing but its eval.csv."""
     from cta.evaluation import seed_scores
-    from cta.evaluation.episodes import LAST_EVALUATIONS
+    from cta.evaluation.episodes import LAST_EVALUATIONS, missing_seeds
     from cta.training.logs import CsvLog
 
     if not (run / "eval.csv").is_file():
@@ -69,12 +70,26 @@ def _line(run: Path) -> tuple[str, ...]:
     if not rows:
         raise CtaError(f"{run}: no evaluation yet")
     last = sorted({int(row["step"]) for row in rows})[-LAST_EVALUATIONS:]
-    recent = [row for row in rows if int(row["step"]) in last]
+    missing = missing_seeds(rows, _trained_seeds(run) or {int(row["seed"]) for row in rows})
+    if missing:
+        seeds = ", ".join(map(str, missing))
+        print(f"{run}: not scored at step {last[-1]:,} and left out: seed {seeds}", file=sys.stderr)
+    recent = [row for row in rows if int(row["step"]) in last and int(row["seed"]) not in missing]
     tasks = []
     for task in map(str, range(1, 6)):
         rates = [int(row["successes"]) / int(row["episodes"]) for row in recent if row["task"] == task]
         tasks.append(f"{100 * fmean(rates):.0f}" if rates else "–")
-    scores = [100 * score for score in seed_scores(rows).values()]
+    scores = [100 * score for seed, score in seed_scores(rows).items() if seed not in missing]
     overall = f"{fmean(scores):.1f} ± {pstdev(scores):.1f}"
     common = (rows[0]["dataset"], rows[0]["agent"], f"{last[-1]:,}", str(len(scores)), rows[0]["episodes"])
     return (*common, *tasks, overall)
+
+
+def _trained_seeds(run: Path) -> list[int]:
+    """The seeds a run was begun with, where it says so."""
+    if not (run / "config.json").is_file():
+        return []
+    from cta.experiment.run_dir import read_json
+
+    seeds = read_json(run / "config.json").get("seeds")
+    return [seed for seed in seeds if isinstance(seed, int)] if isinstance(seeds, list) else []

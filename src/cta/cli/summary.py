@@ -9,8 +9,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from cta.cli import DONE, INTERRUPTED
+from cta.cli import DONE, INTERRUPTED, SEED_STOPPED
 from cta.evaluation import seed_scores
+from cta.evaluation.episodes import missing_seeds
 from cta.experiment import Interrupted, Run
 from cta.experiment.scoring import policy_maker
 
@@ -23,7 +24,10 @@ def conclude(command: str, go: Callable[[], Run]) -> int:
         print(f"cta {command}: {stop}", file=sys.stderr)
         return INTERRUPTED
     finish(run)
-    return DONE
+    stopped = run.stopped()
+    for why in stopped.values():
+        print(f"cta {command}: {why}", file=sys.stderr)
+    return SEED_STOPPED if stopped else DONE
 
 
 def finish(run: Run) -> None:
@@ -32,34 +36,38 @@ def finish(run: Run) -> None:
     console = Console(highlight=False, soft_wrap=True)
     print_scores(rows, run)
     console.print(f"run directory: {run.path}")
-    if rows:
-        console.print(f"picture: {draw(run)}")
+    if rows and (path := draw(run)):
+        console.print(f"picture: {path}")
     if run.config.videos:
         step, networks = run.networks()
-        record(run, step, networks[0])
+        if seeds := run.good_seeds(step):
+            record(run, step, networks[run.config.seeds.index(seeds[0])], seed=seeds[0])
 
 
-def draw(run: Run) -> Path:
-    """RUN/picture.png: curve, success per task, and on the embedded worlds a rollout of the first seed."""
+def draw(run: Run) -> Path | None:
+    """RUN/picture.png: curve, success per task, and on the embedded worlds a rollout of the first seed that is well."""
     from cta.evaluation.picture import picture  # matplotlib
 
     config = run.config
     step, networks = run.networks()
+    seed = next(iter(run.good_seeds(step)), None)
+    if seed is None:
+        return None
     return picture(
         run.path / "picture.png",
         run.evaluations(),
         dataset_name=config.dataset_name,
-        make_policy=policy_maker(run.agent, networks[0], config, config.seeds[0]),
-        run_seed=config.seeds[0],
+        make_policy=policy_maker(run.agent, networks[config.seeds.index(seed)], config, seed),
+        run_seed=seed,
         title=f"{config.agent_name} on {config.dataset_name}, {step:,} steps, {_seeds(config.seeds)}",
     )
 
 
-def record(run: Run, step: int, networks: Any, *, episodes: int | None = None) -> None:
-    """Videos of the first seed's policy, one file an episode."""
+def record(run: Run, step: int, networks: Any, *, seed: int | None = None, episodes: int | None = None) -> None:
+    """Videos of a seed's policy (default: the first), one file an episode."""
     from cta.evaluation import record_videos  # rendering libraries
 
-    seed = run.config.seeds[0]
+    seed = run.config.seeds[0] if seed is None else seed
     paths = record_videos(
         run.config.dataset_name,
         policy_maker(run.agent, networks, run.config, seed),
@@ -84,7 +92,7 @@ def print_scores(rows: Sequence[Mapping[str, Any]], run: Run) -> None:
     last = max(int(row["step"]) for row in rows)
     table = Table(title=f"{run.config.agent_name} on {run.config.dataset_name}, step {last:,}, success in %")
     table.add_column("task")
-    seeds = sorted({int(row["seed"]) for row in rows})
+    seeds = sorted({int(row["seed"]) for row in rows if int(row["step"]) == last})
     for seed in seeds:
         table.add_column(f"seed {seed}", justify="right")
     table.add_column("mean", justify="right", style="bold")
@@ -103,7 +111,10 @@ def print_scores(rows: Sequence[Mapping[str, Any]], run: Run) -> None:
     table.add_row("all", *(f"{mean:.1f}" for mean in means), f"{fmean(means):.1f}")
     console.print(table)
     episodes = next(iter(newest.values()))["episodes"]
-    scores = [100 * score for score in seed_scores(rows).values()]
+    missing = missing_seeds(rows, run.config.seeds)
+    scores = [100 * score for seed, score in seed_scores(rows).items() if seed not in missing]
+    for seed in missing:
+        console.print(f"[bold]seed {seed} is missing[/bold]: {run.stopped().get(seed, f'not scored at step {last:,}')}")
     if scores:
         spread = f" ± {pstdev(scores):.1f} over {len(scores)} seeds" if len(scores) > 1 else " (one seed)"
         count = min(3, len({row["step"] for row in rows}))

@@ -22,7 +22,7 @@ The defaults shown are the paper's for this --agent and --dataset; every one can
   cta train --dataset my.npz --steps 50000 --agent.subgoal-steps 15  your own trajectories
   cta train --dataset scene-play-v0 --print-config                   show all settings as JSON and stop
 
-exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted and resumable
+exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted and resumable, 4 done, but a seed's numbers went bad
 """
 
 

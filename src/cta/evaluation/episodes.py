@@ -75,3 +75,9 @@ def seed_scores(rows: Iterable[Mapping[str, Any]], *, last: int = LAST_EVALUATIO
     for (seed, _), rate in overall_success(rows).items():
         curves[seed].append(rate)
     return {seed: sum(curve[-last:]) / len(curve[-last:]) for seed, curve in curves.items()}
+
+
+def missing_seeds(rows: Sequence[Mapping[str, Any]], seeds: Iterable[int]) -> list[int]:
+    """The seeds of a run without a score at its newest evaluation: they cannot count in its mean."""
+    last = max((int(row["step"]) for row in rows), default=0)
+    return sorted(set(seeds) - {int(row["seed"]) for row in rows if int(row["step"]) == last})

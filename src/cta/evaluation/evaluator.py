@@ -55,6 +55,11 @@ class Evaluator:
         return self._pool.retries if self._pool else 0
 
     @property
+    def last_failure(self) -> str:
+        """Why a worker was last replaced."""
+        return self._pool.last_failure if self._pool else ""
+
+    @property
     def worker_pids(self) -> list[int]:
         """The processes that are running for this evaluator."""
         return self._pool.pids if self._pool else []

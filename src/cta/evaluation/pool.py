@@ -46,6 +46,7 @@ class Worker:
         self._timeout = timeout
         self._allowed = allowed
         self.retries = 0
+        self.last_failure = ""
         self._failures = 0
         self._log: dict[int, tuple[Episode, list[np.ndarray]]] = {}
         self._outstanding: deque[tuple[Any, ...]] = deque()
@@ -141,6 +142,7 @@ class Worker:
 
     def _recover(self, cause: str) -> None:
         """A fresh process in the state of the last answered request, with the open requests sent again."""
+        self.last_failure = cause
         self._failures += 1
         if self._failures > self._allowed:
             raise CtaError(f"{self._env_name}: the simulator failed {self._failures} times in one evaluation: {cause}")
@@ -152,13 +154,23 @@ class Worker:
         self.retries += 1
         replay = [(slot, episode, np.array(actions)) for slot, (episode, actions) in self._log.items()]
         try:
-            self._connection.send(("replay", replay))
-            self._answer(self._patience(("replay", replay)))
+            patience = self._patience(("replay", replay))
+            self._send_patiently(("replay", replay), patience)
+            self._answer(patience)
             self._slots.update(self._log)
             for request in self._outstanding:
                 self._connection.send(request)
         except (OSError, _Failure) as failure:
             self._recover(str(failure))
+
+    def _send_patiently(self, request: tuple[Any, ...], patience: float) -> None:
+        """Send what may be larger than the pipe. A process that does not read it is ended, which ends the waiting."""
+        timer = threading.Timer(patience, self._process.kill)
+        timer.start()
+        try:
+            self._connection.send(request)
+        finally:
+            timer.cancel()
 
     def _cause_of_death(self) -> str:
         """What is known about a process that closed its pipe: its last words, or the signal that ended it."""
@@ -204,12 +216,18 @@ class Pool:
         self._options: dict[str, Any] = {"limit": limit, "timeout": timeout, "allowed": retries}
         self._workers: dict[int, Worker] = {}
         self._retired = 0
+        self._last = ""
         self._description: tuple[tuple[str, ...], int, int] | None = None
 
     @property
     def retries(self) -> int:
         """How many times a worker had to be replaced."""
         return self._retired + sum(worker.retries for worker in self._workers.values())
+
+    @property
+    def last_failure(self) -> str:
+        """Why a worker was last replaced."""
+        return next((worker.last_failure for worker in self._workers.values() if worker.last_failure), self._last)
 
     @property
     def pids(self) -> list[int]:
@@ -242,6 +260,7 @@ class Pool:
             _, worker = self._workers.popitem()
             worker.close()
             self._retired += worker.retries
+            self._last = worker.last_failure or self._last
 
 
 class PoolWorld:

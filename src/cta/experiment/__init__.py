@@ -1,5 +1,6 @@
 """One run, from Python: train it, open it again, use what it learned."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +17,11 @@ from cta.data import TrajectoryDataset
 from cta.errors import CtaError
 from cta.evaluation import seed_scores
 from cta.experiment.console import RunConsole
+from cta.experiment.health import describe, stopped_seeds
 from cta.experiment.run_dir import RunDir, default_path
 from cta.experiment.trainer import Interrupted, Trainer
 from cta.presets import agent_preset, run_preset
-from cta.training.checkpoints import Checkpoints
+from cta.training.checkpoints import Checkpoints, Damaged, healthy_seeds
 
 __all__ = ["Interrupted", "Run", "load_policy", "resume", "run_config", "train"]
 
@@ -62,6 +64,7 @@ def train(
 
 def _keep_arrays(config: RunConfig, train: TrajectoryDataset, validation: TrajectoryDataset | None) -> RunConfig:
     run_dir = Path(config.run_dir).expanduser() if config.run_dir else default_path(config)
+    RunDir(run_dir).check_free()
     folder = run_dir / "data"
     folder.mkdir(parents=True, exist_ok=True)
     train.to_npz(folder / f"{train.name}.npz")
@@ -83,10 +86,23 @@ def resume(path: str | Path, *, quiet: bool = False) -> "Run":
 
 
 def _go(run: RunDir, quiet: bool) -> "Run":
+    """Train in a directory that nobody else writes to meanwhile. Whatever goes wrong, one line says how to go on."""
     enable_cache()
+    again = f"`cta resume {run.path}` continues"
     with RunConsole(quiet=quiet) as console:
-        console.say(f"run directory: {run.path}")
-        Trainer(run, run.config(), console).train()
+        run.acquire(console.say)
+        try:
+            console.say(f"run directory: {run.path}")
+            Trainer(run, run.config(), console).train()
+        except OSError as error:
+            where = error.filename or run.path
+            raise CtaError(f"{where}: {error.strerror or error}; once that is mended, {again}") from error
+        except CtaError as error:
+            if "cta resume" in str(error):
+                raise
+            raise CtaError(f"{error}; once that is mended, {again}") from error
+        finally:
+            run.release()
     return Run(run.path)
 
 
@@ -107,26 +123,50 @@ class Run:
         return self.files.eval_log().read()
 
     def scores(self) -> dict[int, float]:
-        """Each seed's score in [0,1]: mean over tasks, mean of the last three evaluations."""
-        return seed_scores(self.evaluations())
+        """Each seed's score in [0,1]: mean over tasks, mean of the last three evaluations. Not of stopped seeds."""
+        stopped = self.stopped()
+        return {seed: score for seed, score in seed_scores(self.evaluations()).items() if seed not in stopped}
+
+    def stopped(self) -> dict[int, str]:
+        """The seeds whose numbers went bad, each with a line that says when and which."""
+        return {seed: describe(seed, reason) for seed, reason in stopped_seeds(self.files).items()}
 
     def steps(self) -> list[int]:
         """Steps with a checkpoint."""
         return Checkpoints(self.files.checkpoints).steps()
 
     def networks(self, step: int | None = None) -> tuple[int, list[Networks]]:
-        """(step, the networks of each seed) of a checkpoint, by default the newest."""
+        """(step, the networks of each seed) of a checkpoint, by default the newest that is whole."""
         checkpoints = Checkpoints(self.files.checkpoints)
         steps = checkpoints.steps()
         if not steps:
             raise CtaError(f"{self.path} has no checkpoint yet")
-        step = steps[-1] if step is None else step
-        if step not in steps:
+        if step is not None and step not in steps:
             raise CtaError(f"{self.path} has no checkpoint at step {step}; there are {', '.join(map(str, steps))}")
         structure = jax.eval_shape(lambda key: self.agent.init(key, self.spec), jax.random.key(0))
-        stacked = checkpoints.load_networks(step, structure)
-        checkpoints.close()
-        return step, [jax.tree.map(lambda x, i=i: np.asarray(x[i]), stacked) for i in range(len(self.config.seeds))]
+        for candidate in reversed(steps) if step is None else [step]:
+            try:
+                stacked = checkpoints.load_networks(candidate, structure)
+            except Damaged as error:
+                if step is not None or candidate == steps[0]:
+                    raise
+                print(f"{error}; using an older one", file=sys.stderr)
+                continue
+            seeds = range(len(self.config.seeds))
+            return candidate, [jax.tree.map(lambda x, i=i: np.asarray(x[i]), stacked) for i in seeds]
+        raise AssertionError("the oldest checkpoint is returned or raises")
+
+    def good_seeds(self, step: int) -> list[int]:
+        """The seeds whose numbers were good at a checkpoint."""
+        healthy = healthy_seeds(self.files.checkpoints / str(step))
+        return [seed for i, seed in enumerate(self.config.seeds) if healthy is None or healthy[i]]
+
+    def _require_good(self, seed: int, step: int) -> None:
+        if seed not in self.good_seeds(step):
+            good = [s for s in self.steps() if seed in self.good_seeds(s)]
+            other = f"; it was well at step {good[-1]}" if good else ""
+            why = self.stopped().get(seed, f"seed {seed} diverged")
+            raise CtaError(f"{self.path}: no policy of seed {seed} at step {step}: {why}{other}")
 
     @property
     def spec(self) -> Spec:
@@ -139,12 +179,14 @@ class Run:
         return Spec.of(sizes[:-1], sizes[-1])
 
     def policy(self, *, seed: int | None = None, step: int | None = None, temperature: float = 0.0) -> GoalPolicy:
-        """The policy of a seed (default: the first) at a checkpoint (default: the newest)."""
+        """The policy of a seed (default: the first that is well) at a checkpoint (default: the newest)."""
         seeds = self.config.seeds
         if seed is not None and seed not in seeds:
             raise CtaError(f"{self.path} has no seed {seed}; there are {', '.join(map(str, seeds))}")
-        _, networks = self.networks(step)
-        chosen = networks[0 if seed is None else seeds.index(seed)]
+        step, networks = self.networks(step)
+        seed = next(iter(self.good_seeds(step)), seeds[0]) if seed is None else seed
+        self._require_good(seed, step)
+        chosen = networks[seeds.index(seed)]
         return GoalPolicy(self.agent, chosen, self.spec, name=self.config.agent_name, temperature=temperature)
 
 

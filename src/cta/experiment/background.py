@@ -10,6 +10,10 @@ from cta.agents import Networks
 Job = tuple[int, list[Networks]]
 
 
+class Cancelled(Exception):
+    """Nobody waits for this evaluation any more."""
+
+
 class BackgroundEvaluation:
     """`submit` hands over weights and returns; `score(step, networks)` runs in another thread, one job at a time.
 
@@ -21,29 +25,49 @@ class BackgroundEvaluation:
         self._jobs: queue.Queue[Job | None] = queue.Queue(maxsize=depth)
         self._failure: BaseException | None = None
         self._pending = 0
+        self._cancelled = threading.Event()
         self._thread = threading.Thread(target=self._work, name="evaluation", daemon=True)
         self._thread.start()
 
     def submit(self, step: int, networks: Sequence[Networks]) -> None:
         """Queue a snapshot; waits only while `depth` others are queued already."""
-        self._put((step, list(networks)))
         self._pending += 1
+        self._put((step, list(networks)))
 
     @property
     def pending(self) -> int:
         """Snapshots not yet scored."""
         return self._pending
 
-    def finish(self) -> None:
-        """Wait until everything submitted is scored."""
+    def finish(self, give_up: Callable[[], bool] = lambda: False) -> bool:
+        """Wait until everything submitted is scored; returns False if `give_up()` became true before that."""
+        while self._pending:
+            self.check()
+            if give_up():
+                return False
+            self._thread.join(timeout=0.1)
         self._put(None)
         self._thread.join()
         self.check()
+        return True
 
     def check(self) -> None:
         """Raise here what went wrong there."""
         if self._failure is not None:
             raise self._failure
+
+    def go_on(self) -> None:
+        """For `score` to call now and then: raises Cancelled once nobody waits any more."""
+        if self._cancelled.is_set():
+            raise Cancelled
+
+    def cancel(self) -> None:
+        """Drop what is not scored yet. What is being scored ends at its next `go_on`."""
+        self._cancelled.set()
+
+    def join(self, timeout: float = 10.0) -> None:
+        """Wait for the thread to end."""
+        self._thread.join(timeout)
 
     def _put(self, job: Job | None) -> None:
         while True:
@@ -54,9 +78,17 @@ class BackgroundEvaluation:
                 continue
 
     def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
+        while not self._cancelled.is_set():
+            try:
+                job = self._jobs.get(timeout=0.5)
+            except queue.Empty:
+                continue
+            if job is None:
+                return
             try:
                 self._score(*job)
+            except Cancelled:
+                return
             except BaseException as error:
                 self._failure = error
                 return

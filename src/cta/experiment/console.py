@@ -39,7 +39,11 @@ class RunConsole:
 
     def say(self, text: str) -> None:
         """A line that stays."""
-        self.console.print(text, soft_wrap=True)
+        self.console.print(text, soft_wrap=True, markup=False)
+
+    def loud(self, text: str) -> None:
+        """A line that stays and should not be missed."""
+        self.console.print(text, soft_wrap=True, markup=False, style="bold")
 
     def waiting(self, text: str) -> None:
         """Something slow begins that has no measure of progress."""
@@ -85,7 +89,8 @@ class RunConsole:
             mine = [row for row in rows if row["task"] == task]
             rates.append(100 * sum(r["successes"] for r in mine) / sum(r["episodes"] for r in mine))
         per_task = "  ".join(f"task{task} {rate:.0f}%" for task, rate in zip(tasks, rates, strict=True))
-        self.say(f"step {step:>9,}  [bold]success {sum(rates) / len(rates):.1f}%[/bold]  ({per_task})")
+        mean = f"[bold]success {sum(rates) / len(rates):.1f}%[/bold]"
+        self.console.print(f"step {step:>9,}  {mean}  ({per_task})", soft_wrap=True)
 
 
 def _short(name: str) -> str:

@@ -1,8 +1,12 @@
 """The run directory: what a run is, what it did, and where it stands, in files anyone can read."""
 
+import contextlib
 import json
 import os
 import re
+import threading
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -11,38 +15,69 @@ from typing import Any
 from cta import provenance
 from cta.agents import find
 from cta.config import RunConfig, from_dict, to_dict
+from cta.data.files import write_whole
 from cta.errors import CtaError
+from cta.experiment.lock import RunLock
 from cta.training.logs import CsvLog
 
+EVENT_COLUMNS = ("time", "kind", "step", "seed", "text")
 EVAL_COLUMNS = ("dataset", "agent", "seed", "step", "task", "episodes", "successes")
 
 
 class RunDir:
-    """`config.json`, `provenance.json`, `train.csv`, `eval.csv`, `checkpoints/`, `tensorboard/`."""
+    """`config.json`, `provenance.json`, `train.csv`, `eval.csv`, `events.csv`, `checkpoints/`, `tensorboard/`."""
 
     def __init__(self, path: Path):
         self.path = path
         self.checkpoints = path / "checkpoints"
         self.tensorboard = path / "tensorboard"
         self.videos = path / "videos"
+        self._lock: RunLock | None = None
+        self._recording = threading.Lock()
 
     @classmethod
     def create(cls, config: RunConfig) -> "RunDir":
-        """A fresh directory holding the config, before anything slow happens."""
+        """A fresh directory, locked, holding the config before anything slow happens."""
         run = cls(Path(config.run_dir).expanduser() if config.run_dir else default_path(config))
-        if (run.path / "config.json").exists():
-            raise CtaError(f"{run.path} already holds a run: `cta resume {run.path}` continues it, or choose --run-dir")
         try:
             run.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CtaError(f"{run.path}: cannot write the run directory ({error.strerror})") from error
+        run.acquire()
+        try:
+            run.check_free()
             stored = to_dict(replace(config, run_dir=str(run.path)))
-            write_json(run.path / "config.json", stored)
-            run.record({"command": provenance.command(), "versions": provenance.versions()})
             run.eval_log()
             (run.path / "train.csv").touch()
             run.checkpoints.mkdir(exist_ok=True)
-        except OSError as error:
-            raise CtaError(f"{run.path}: cannot write the run directory ({error.strerror})") from error
+            run.record({"command": provenance.command(), "versions": provenance.versions()})
+            # Last: with a config a directory is a run, which `resume` can begin with.
+            write_json(run.path / "config.json", stored)
+        except BaseException as error:
+            run.release()
+            if isinstance(error, OSError):
+                raise CtaError(f"{run.path}: cannot write the run directory ({error.strerror})") from error
+            raise
         return run
+
+    def check_free(self) -> None:
+        """Complain if a run was begun here."""
+        if (self.path / "config.json").exists():
+            resume = f"`cta resume {self.path}` continues it, or choose --run-dir"
+            raise CtaError(f"{self.path} already holds a run: {resume}")
+
+    def acquire(self, say: Callable[[str], None] = lambda text: None) -> None:
+        """Become the one process that writes here; an error that names the other one if there is."""
+        if self._lock is None:
+            self._lock = RunLock(self.path, say=say)
+            for left in self.path.glob(".*.tmp"):
+                left.unlink(missing_ok=True)
+
+    def release(self) -> None:
+        """Let others write here."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
     @classmethod
     def open(cls, path: str | Path) -> "RunDir":
@@ -68,8 +103,16 @@ class RunDir:
     def record(self, facts: dict[str, Any]) -> None:
         """Add facts to provenance.json."""
         where = self.path / "provenance.json"
-        known = read_json(where) if where.exists() else {}
-        write_json(where, {**known, **facts})
+        with self._recording:
+            known = read_json(where) if where.exists() else {}
+            write_json(where, {**known, **facts})
+
+    def note(self, kind: str, text: str, *, step: int | None = None, seed: int | None = None) -> None:
+        """Add a line to events.csv: what befell the run. Nothing else depends on it, not even a disk with room."""
+        place = {"step": "" if step is None else step, "seed": "" if seed is None else seed}
+        row = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "kind": kind, **place, "text": text}
+        with contextlib.suppress(OSError), self._recording:
+            CsvLog(self.path / "events.csv", EVENT_COLUMNS).append([row])
 
     def provenance(self) -> dict[str, Any]:
         return read_json(self.path / "provenance.json")
@@ -95,13 +138,7 @@ def default_path(config: RunConfig) -> Path:
 
 def write_json(path: Path, values: Any) -> None:
     """Write a whole file or none of it."""
-    fresh = path.with_name(path.name + ".tmp")
-    with fresh.open("w") as file:
-        json.dump(values, file, indent=2, ensure_ascii=False)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(fresh, path)
+    write_whole(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -1,80 +1,237 @@
 """Checkpoints: a folder a step, written by Orbax, holding every seed's arrays under readable names.
 
 `networks` is what acting needs; `training` is what continuing needs besides (targets, optimiser, step, metric sums).
-Both are flat: `value/members/0/anchor/layers/2/kernel` → array with a leading axis of seeds.
+Both are flat: `value/members/0/anchor/layers/2/kernel` → array with a leading axis of seeds. `manifest.json` holds the
+checksum of every array as it was in memory, and which seeds were healthy.
+
+A folder is written under another name and renamed when it is complete: under its number it is whole or not there.
 """
 
+import contextlib
+import hashlib
+import json
 import logging
+import os
+import shutil
+from collections.abc import Callable, Collection
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from cta import __version__
 from cta.agents import Networks
+from cta.data.files import write_whole
 from cta.errors import CtaError
 from cta.training.learner import TrainState
 
 T = TypeVar("T")
+Arrays = dict[str, np.ndarray]
+
+LAYOUT = 2
+"""1: no manifest, no `bad`. 2: both."""
+WRITING, DELETED, DAMAGED = ".writing-", ".deleted-", "damaged-"
+
+
+class Damaged(CtaError):
+    """A checkpoint that cannot be read, or whose arrays are not those that were saved."""
 
 
 class Checkpoints:
-    """The `checkpoints/` folder of a run. Writing happens in the background; a step appears when it is complete."""
+    """The `checkpoints/` folder of a run. Saving happens in the background; a step appears when it is complete.
 
-    def __init__(self, folder: Path, *, create: bool = False):
-        import orbax.checkpoint as ocp  # four seconds to import
+    `keep(steps)` says which of the complete steps to keep; it is asked after every save (default: all of them).
+    """
 
-        logging.getLogger("absl").setLevel(logging.ERROR)
-        if not create and not folder.is_dir():
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        create: bool = False,
+        keep: Callable[[list[int]], Collection[int]] | None = None,
+    ):
+        if create:
+            folder.mkdir(parents=True, exist_ok=True)
+        elif not folder.is_dir():
             raise CtaError(f"{folder}: no checkpoints here yet")
         self.folder = folder
-        self._args = ocp.args
-        options = ocp.CheckpointManagerOptions(create=create, max_to_keep=None)
-        self._manager = ocp.CheckpointManager(folder.absolute(), options=options)
+        self._keep = keep
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._saving: Future[None] | None = None
 
     def steps(self) -> list[int]:
         """Steps with a complete checkpoint, ascending."""
-        return sorted(self._manager.all_steps())
+        return sorted(int(entry.name) for entry in self.folder.iterdir() if entry.name.isdecimal())
+
+    def clear_remains(self) -> None:
+        """Remove what killed processes left half written or half deleted. Only for the run's owner."""
+        for entry in self.folder.iterdir():
+            if entry.name.startswith((WRITING, DELETED)):
+                shutil.rmtree(entry, ignore_errors=True)
 
     def save(self, state: TrainState) -> None:
-        """Write `SeedGroup.snapshot()`'s output; does nothing if the step is there already."""
+        """Write `SeedGroup.snapshot()`'s output, once the one before is written; does nothing if the step is there."""
+        self.wait()
         step = int(np.asarray(state.step).max())
-        if step in self._manager.all_steps():
+        if not (self.folder / str(step)).exists():
+            self._saving = self._thread.submit(self._write, step, state)
+
+    def _write(self, step: int, state: TrainState) -> None:
+        fresh = self.folder / f"{WRITING}{step}"
+        try:
+            arrays = {name: np.asarray(array) for name, array in flatten(state._asdict()).items()}
+            networks = {name: array for name, array in arrays.items() if name.startswith("networks/")}
+            training = {name: array for name, array in arrays.items() if name not in networks}
+            self.clear_remains()
+            _write_arrays(fresh, networks=networks, training=training)
+            write_whole(fresh / "manifest.json", json.dumps(_manifest(step, arrays), indent=1))
+            os.rename(fresh, self.folder / str(step))
+            _sync(self.folder)
+        except Exception as error:
+            with contextlib.suppress(OSError):
+                self.clear_remains()
+            reason = _reason(error)
+            raise CtaError(f"{self.folder}/{step}: this checkpoint could not be written ({reason})") from error
+        self._prune()
+
+    def _prune(self) -> None:
+        if self._keep is None:
             return
-        arrays = flatten(state._asdict())
-        networks = {name: array for name, array in arrays.items() if name.startswith("networks/")}
-        training = {name: array for name, array in arrays.items() if name not in networks}
-        save = self._args.StandardSave
-        self._manager.save(step, args=self._args.Composite(networks=save(networks), training=save(training)))
+        steps = self.steps()
+        for step in sorted(set(steps) - set(self._keep(steps))):
+            # Renamed first: a process killed in the middle must not leave half a checkpoint under its number.
+            gone = self.folder / f"{DELETED}{step}"
+            os.rename(self.folder / str(step), gone)
+            shutil.rmtree(gone, ignore_errors=True)
 
     def load(self, step: int, structure: TrainState) -> TrainState:
-        """The whole state of a step, with a leading axis of seeds."""
+        """The whole state of a step, verified, with a leading axis of seeds."""
         arrays = self._read(step, "networks", "training")
+        if read_manifest(self.folder / str(step)) is None and "step" in arrays:
+            arrays.setdefault("bad", np.zeros((len(arrays["step"]), structure.bad.shape[-1]), np.int32))
         return TrainState(**unflatten(structure._asdict(), arrays, f"{self.folder}/{step}"))
 
     def load_networks(self, step: int, structure: Networks) -> Networks:
-        """The networks of a step, with a leading axis of seeds."""
+        """The networks of a step, verified, with a leading axis of seeds."""
         arrays = self._read(step, "networks")
         return unflatten({"networks": structure}, arrays, f"{self.folder}/{step}")["networks"]
 
-    def _read(self, step: int, *items: str) -> dict[str, np.ndarray]:
-        restore = {item: self._args.StandardRestore() for item in items}
+    def _read(self, step: int, *items: str) -> Arrays:
+        manifest = read_manifest(self.folder / str(step))
         try:
-            stored = self._manager.restore(step, args=self._args.Composite(**restore))
+            arrays = _read_arrays(self.folder / str(step), items)
         except Exception as error:
-            raise CtaError(f"{self.folder}/{step}: this checkpoint cannot be read ({_first_line(error)})") from error
-        return {name: np.asarray(array) for item in items for name, array in stored[item].items()}
+            raise Damaged(f"{self.folder}/{step}: this checkpoint cannot be read ({_reason(error)})") from error
+        if manifest is not None:
+            for name, digest in manifest["arrays"].items():
+                wanted = "networks" if name.startswith("networks/") else "training"
+                if wanted in items and (name not in arrays or _digest(arrays[name]) != digest):
+                    raise Damaged(f"{self.folder}/{step}: this checkpoint is damaged ('{name}' is not what was saved)")
+        return arrays
+
+    def set_aside(self, step: int) -> Path:
+        """Rename a damaged checkpoint, so that its step can be saved again."""
+        aside = self.folder / f"{DAMAGED}{step}"
+        shutil.rmtree(aside, ignore_errors=True)
+        os.rename(self.folder / str(step), aside)
+        return aside
+
+    def check(self) -> None:
+        """Raise here what went wrong in the background."""
+        if self._saving is not None and self._saving.done():
+            self.wait()
 
     def wait(self) -> None:
         """Until everything saved is on disk."""
-        self._manager.wait_until_finished()
+        saving, self._saving = self._saving, None
+        if saving is not None:
+            saving.result()
 
     def close(self) -> None:
-        self._manager.close()
+        self._thread.shutdown()
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def read_manifest(checkpoint: Path) -> dict[str, Any] | None:
+    """What a checkpoint says about itself; None for layout 1."""
+    where = checkpoint / "manifest.json"
+    if not where.exists():
+        return None
+    try:
+        values = json.loads(where.read_text())
+        newer = values["layout"] > LAYOUT
+        if not newer and not (isinstance(values["arrays"], dict) and isinstance(values["healthy"], list)):
+            raise TypeError
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Damaged(f"{checkpoint}: this checkpoint is damaged (its manifest cannot be read)") from error
+    if newer:
+        raise CtaError(f"{checkpoint} was written by a newer cta ({values.get('cta')}): upgrade to read it")
+    return values
+
+
+def healthy_seeds(checkpoint: Path) -> list[bool] | None:
+    """For each seed, in order, whether its numbers were good; None if the checkpoint does not say."""
+    try:
+        manifest = read_manifest(checkpoint)
+    except CtaError:
+        return None
+    return None if manifest is None else [bool(good) for good in manifest["healthy"]]
+
+
+def _manifest(step: int, arrays: Arrays) -> dict[str, Any]:
+    seeds = len(arrays["step"])
+    healthy = ~arrays["bad"].reshape(seeds, -1).any(axis=1)
+    for name, array in arrays.items():
+        # A gradient that is not a number shows in the weights one step before it shows in a loss.
+        if name.startswith("networks/") and jnp.issubdtype(array.dtype, jnp.floating) and array.size:
+            healthy &= np.isfinite(array.reshape(seeds, -1)).all(axis=1)
+    digests = {name: _digest(array) for name, array in arrays.items()}
+    return {"layout": LAYOUT, "cta": __version__, "step": step, "healthy": healthy.tolist(), "arrays": digests}
+
+
+def _digest(array: np.ndarray) -> str:
+    content = hashlib.sha256(f"{array.dtype}{array.shape}".encode())
+    content.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return content.hexdigest()
+
+
+def _write_arrays(folder: Path, **items: Arrays) -> None:
+    import orbax.checkpoint as ocp  # seconds to import
+
+    logging.getLogger("absl").setLevel(logging.ERROR)
+    saved = {name: ocp.args.StandardSave(arrays) for name, arrays in items.items()}
+    with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as writer:
+        writer.save(folder.absolute(), args=ocp.args.Composite(**saved))
+
+
+def _read_arrays(folder: Path, items: Collection[str]) -> Arrays:
+    import orbax.checkpoint as ocp  # seconds to import
+
+    logging.getLogger("absl").setLevel(logging.ERROR)
+    wanted = ocp.args.Composite(**{item: ocp.args.StandardRestore() for item in items})
+    with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as reader:
+        stored = reader.restore(folder.absolute(), args=wanted)
+    return {name: np.asarray(array) for item in items for name, array in stored[item].items()}
+
+
+def _sync(folder: Path) -> None:
+    """Make a rename survive a power cut."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    text = str(error)
+    # What the array store says runs over several lines, the cause near its end.
+    known = ("No space left on device", "File too large", "Disk quota exceeded", "Read-only file system")
+    return next((cause for cause in known if cause in text), (text.splitlines() or [type(error).__name__])[0])
 
 
 def flatten(tree: Any) -> dict[str, Any]:
@@ -83,7 +240,7 @@ def flatten(tree: Any) -> dict[str, Any]:
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
 
 
-def unflatten(structure: T, arrays: dict[str, np.ndarray], where: str) -> T:
+def unflatten(structure: T, arrays: Arrays, where: str) -> T:
     """`structure` with the stored arrays in place of its leaves."""
     names = list(flatten(structure))
     missing = next((name for name in names if name not in arrays), None)

@@ -1,62 +1,111 @@
 """Where numbers go: CSV files that scripts read, TensorBoard, and W&B when asked for."""
 
+import contextlib
 import csv
+import io
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from cta.data.files import write_whole
 from cta.errors import CtaError
 
 Row = Mapping[str, Any]
 
 
 class CsvLog:
-    """An append-only CSV file. Rows reach the disk before `append` returns, whole batches at a time."""
+    """A CSV file that only grows. Rows reach the disk before `append` returns, all of them or none.
+
+    A process killed while it writes can leave half a line at the end; it is never read, and the next `append` or `keep`
+    removes it.
+    """
 
     def __init__(self, path: Path, columns: Sequence[str] | None = None):
         self.path = path
-        self._columns = list(columns) if columns else None
-        if path.exists() and path.stat().st_size:
-            with path.open(newline="") as file:
-                self._columns = next(csv.reader(file))
-        elif columns:
-            self._write([self._columns or []])
+        self._columns = _header(path)
+        if self._columns is None and columns:
+            self._columns = list(columns)
+            self._write([self._columns])
 
     def append(self, rows: Sequence[Row]) -> None:
         """Write rows; the first row ever written fixes the columns."""
         if not rows:
             return
+        lines: list[list[str]] = []
         if self._columns is None:
             self._columns = list(rows[0])
-            self._write([self._columns])
-        self._write([[_text(row.get(column, "")) for column in self._columns] for row in rows])
+            lines.append(self._columns)
+        self._write(lines + [[_text(row.get(column, "")) for column in self._columns] for row in rows])
 
     def _write(self, lines: Sequence[Sequence[str]]) -> None:
-        with self.path.open("a", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(lines)
-            file.flush()
-            os.fsync(file.fileno())
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(lines)
+        with self.path.open("ab") as file:
+            end = _end_of_lines(self.path)
+            file.truncate(end)
+            try:
+                file.write(text.getvalue().encode())
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(file.fileno(), end)
+                raise
 
     def read(self) -> list[dict[str, str]]:
-        """All complete rows; a torn last line (a process killed while writing) is left out."""
+        """All complete rows."""
         if not self.path.exists():
             return []
-        text = self.path.read_text()
-        whole = text[: text.rfind("\n") + 1]
-        rows = csv.DictReader(whole.splitlines())
-        return [row for row in rows if None not in row and None not in row.values()]
+        text = self.path.read_bytes()
+        lines = text[: text.rfind(b"\n") + 1].decode(errors="replace").splitlines()
+        return [row for row in csv.DictReader(lines) if None not in row and None not in row.values()]
 
     def keep(self, wanted: Callable[[dict[str, str]], bool]) -> None:
-        """Drop the rows a resumed run will write again, torn ones included."""
-        if not self.path.exists() or self._columns is None:
-            return
-        rows = [row for row in self.read() if wanted(row)]
-        fresh = self.path.with_suffix(".tmp")
-        fresh.unlink(missing_ok=True)
-        log = CsvLog(fresh, self._columns)
-        log.append(rows)
-        os.replace(fresh, self.path)
+        """Drop all other rows, and half lines."""
+        if self.path.exists():
+            self.replace([row for row in self.read() if wanted(row)])
+
+    def replace(self, rows: Sequence[Row]) -> None:
+        """Exactly these rows, in place of what is there, in one piece."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        columns = self._columns or []
+        if columns:
+            writer.writerow(columns)
+        writer.writerows([[_text(row.get(column, "")) for column in columns] for row in rows])
+        write_whole(self.path, text.getvalue())
+
+
+def _header(path: Path) -> list[str] | None:
+    """The columns of a file that has a whole first line."""
+    if not path.exists() or not _end_of_lines(path):
+        return None
+    with path.open(newline="", errors="replace") as file:
+        return next(csv.reader(file))
+
+
+def _end_of_lines(path: Path) -> int:
+    """The size of a file without the half line at its end."""
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end:
+            start = max(0, end - (1 << 16))
+            file.seek(start)
+            at = file.read(end - start).rfind(b"\n")
+            if at >= 0:
+                return start + at + 1
+            end = start
+        return 0
+
+
+def whole_number(row: Row, column: str, path: Path) -> int:
+    """A cell that must hold a whole number."""
+    try:
+        return int(row[column])
+    except (KeyError, ValueError) as error:
+        raise CtaError(f"{path}: a row has no number in the column '{column}'; mend or remove that row") from error
 
 
 def _text(value: Any) -> str:
@@ -73,23 +122,40 @@ class MetricLog(Protocol):
 
 
 class TensorBoardLog:
-    """Event files, one folder a seed."""
+    """Event files, one folder a seed. After a resume TensorBoard drops what was logged beyond `step` before."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, *, step: int = 0):
+        from tensorboardX.proto import event_pb2
+
+        self._proto: Any = event_pb2
         self._folder = folder
+        self._step = step
         self._writers: dict[int, Any] = {}
 
     def scalars(self, seed: int, step: int, values: Mapping[str, float]) -> None:
-        if seed not in self._writers:
-            from tensorboardX import SummaryWriter
+        from tensorboardX.summary import scalar
 
-            self._writers[seed] = SummaryWriter(str(self._folder / f"seed_{seed}"))
+        writer = self._writer(seed)
         for name, value in values.items():
-            self._writers[seed].add_scalar(name, value, step)
+            writer.write_event(self._proto.Event(wall_time=time.time(), step=step, summary=scalar(name, value)))
+        writer.flush()
+
+    def _writer(self, seed: int) -> Any:
+        if seed not in self._writers:
+            # The writer below SummaryWriter: without its thread, in which a full disk would go unheard.
+            from tensorboardX.event_file_writer import EventsWriter
+
+            folder = self._folder / f"seed_{seed}"
+            folder.mkdir(parents=True, exist_ok=True)
+            writer = self._writers[seed] = EventsWriter(str(folder / "events"), f".{os.getpid()}.{self._step}")
+            start = self._proto.SessionLog(status=self._proto.SessionLog.START)
+            writer.write_event(self._proto.Event(wall_time=time.time(), step=self._step + 1, session_log=start))
+        return self._writers[seed]
 
     def close(self) -> None:
         for writer in self._writers.values():
-            writer.close()
+            with contextlib.suppress(OSError):
+                writer.close()
 
 
 class WandbLog:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cta.agents import Networks
-from cta.training.learner import DeviceData, Keys, Learner, TrainState, seed_keys
+from cta.training.learner import DeviceData, Keys, Learner, TrainState, loss_names, seed_keys
 from cta.training.source import Program, ResidentSource, Source
 
 
@@ -32,6 +32,7 @@ class SeedGroup:
     ):
         self.seeds = tuple(seeds)
         self.step = 0
+        self._stopped: set[int] = set()
         self._stacked = jax.default_backend() != "cpu" if stacked is None else stacked
         self._pool = ThreadPoolExecutor(1 if self._stacked else min(len(seeds), os.cpu_count() or 1))
 
@@ -50,10 +51,22 @@ class SeedGroup:
         """Advance every seed by `count` steps and wait for them."""
 
         def advance(i: int) -> TrainState:
+            if i in self._stopped and not self._stacked:
+                return self._states[i]
             return self._training.run(i, self._states[i], self._keys[i], self.step, count)
 
         self._states = list(self._pool.map(advance, range(len(self._states))))
         self.step += count
+
+    def stop(self, index: int) -> None:
+        """Do not train this seed any further. (Stacked seeds are one program: there it runs along, for nothing.)"""
+        self._stopped.add(index)
+
+    def bad(self) -> list[dict[str, int]]:
+        """For each seed, by loss, the first step at which it was bad; empty while all is well."""
+        names = loss_names(self._states[0].sums)
+        steps = np.concatenate([np.atleast_2d(bad) for bad in jax.device_get([state.bad for state in self._states])])
+        return [{name: int(step) for name, step in zip(names, seed, strict=True) if step} for seed in steps]
 
     def read_metrics(self, count: int) -> list[dict[str, float]]:
         """Each seed's metrics, averaged over the `count` steps since they were last read; then start afresh."""

@@ -1,0 +1,78 @@
+"""Which seeds of a run still train, and why the others do not."""
+
+from collections.abc import Mapping, Sequence
+
+from cta.errors import CtaError
+from cta.experiment.run_dir import RunDir
+
+Reason = dict[str, int | str]
+"""{"step": when, "loss": which}"""
+
+
+class Health:
+    """The seeds whose numbers went bad, kept in `provenance.json` under `stopped`.
+
+    The truth is in the checkpoint (`TrainState.bad`); this is a copy for people and for commands that read runs.
+    """
+
+    def __init__(self, run: RunDir, seeds: Sequence[int]):
+        self._run = run
+        self._seeds = tuple(seeds)
+        self.stopped: dict[int, Reason] = {}
+        self._written: dict[str, Reason] | None = None
+
+    @property
+    def live(self) -> list[int]:
+        """Seeds whose numbers are good."""
+        return [seed for seed in self._seeds if seed not in self.stopped]
+
+    def update(self, bad: Sequence[Mapping[str, int]]) -> list[int]:
+        """Take in the first bad step of each loss of each seed; returns the seeds that are new."""
+        found: dict[int, Reason] = {}
+        for seed, losses in zip(self._seeds, bad, strict=True):
+            if losses and self.stopped.get(seed, {}).get("loss") in (None, "actions"):
+                step = min(losses.values())
+                # A loss of its own says more than the sum of all.
+                names = [name for name, at in losses.items() if at == step]
+                found[seed] = {"step": step, "loss": next((n for n in names if n != "total_loss"), names[0])}
+        self._note(found)
+        return sorted(found)
+
+    def refuse(self, seed: int, step: int) -> None:
+        """A policy gave actions that are not numbers: the weights went bad in the very last step."""
+        if seed not in self.stopped:
+            self._note({seed: {"step": step + 1, "loss": "actions"}})
+
+    def _note(self, found: Mapping[int, Reason]) -> None:
+        self.stopped |= found
+        record = {str(seed): self.stopped[seed] for seed in sorted(self.stopped)}
+        if self._written is None:
+            self._written = self._run.provenance().get("stopped", {})
+        if record != self._written:
+            self._run.record({"stopped": record})
+            self._written = record
+
+    def good_after(self, step: int) -> list[int]:
+        """Seeds that were not known to be bad when `step` steps were done."""
+        return [seed for seed in self._seeds if seed in self.live or int(self.stopped[seed]["step"]) > step]
+
+    def expected(self, step: int) -> list[int]:
+        """Seeds whose scores an evaluation at `step` must have.
+
+        A loss that is bad at step b can come from weights that were bad after step b - 1 already.
+        """
+        return self.good_after(step + 1)
+
+
+def stopped_seeds(run: RunDir) -> dict[int, Reason]:
+    """The seeds of a run whose numbers went bad, as its record has them."""
+    record = run.provenance().get("stopped", {}) if (run.path / "provenance.json").exists() else {}
+    try:
+        return {int(seed): {"step": int(why["step"]), "loss": str(why["loss"])} for seed, why in record.items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CtaError(f"{run.path}/provenance.json: 'stopped' is not a list of seeds with step and loss") from error
+
+
+def describe(seed: int, reason: Reason) -> str:
+    """One line about a seed that stopped."""
+    return f"seed {seed} stopped at step {reason['step']:,}: {reason['loss']} went bad (not a number, or exploded)"

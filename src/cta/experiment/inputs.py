@@ -1,0 +1,74 @@
+"""What a run is trained on, and whether it is still that."""
+
+from collections.abc import Callable
+
+import jax
+
+from cta import provenance
+from cta.config import RunConfig
+from cta.data import TrajectoryDataset, environment_name
+from cta.envs.datasets import check_fits, open_dataset
+from cta.envs.generate_record import simulator_notice
+from cta.envs.names import KNOWN
+from cta.errors import CtaError
+from cta.experiment.run_dir import RunDir
+
+Datasets = tuple[TrajectoryDataset, TrajectoryDataset | None]
+
+
+def open_data(run: RunDir, config: RunConfig, *, say: Callable[[str], None], evaluates: bool) -> Datasets:
+    """Training and validation data; the first time their fingerprints are noted, later they must be the same."""
+    known = run.provenance()
+    try:
+        name, train, validation = open_dataset(config.dataset, dataset_dir=config.dataset_dir)
+    except CtaError as error:
+        if "dataset" not in known:
+            raise
+        raise CtaError(f"{error}; with the data back in place, `cta resume {run.path}` continues") from error
+    if name in KNOWN:
+        check_fits(train, environment_name(name))
+    facts = {
+        "name": name,
+        "fingerprint": train.fingerprint(),
+        "validation_fingerprint": None if validation is None else validation.fingerprint(),
+        "transitions": train.num_transitions,
+        "observation_shape": list(train.observation_shape),
+        "action_dim": train.action_dim,
+    }
+    _compare(run, config, known.get("dataset", {}), facts)
+    machine = {
+        "commit": provenance.commit(),
+        "hardware": provenance.hardware(),
+        "seeding": "stacked" if jax.default_backend() != "cpu" else "separate",
+    }
+    for text in _differences(known, {"versions": provenance.versions(), **machine}):
+        say(text)
+        run.note("changed", text)
+    began = {"dataset": {**facts, "provenance": train.provenance}, **machine}
+    run.record({key: value for key, value in began.items() if key not in known})
+    notice = simulator_notice(train.provenance)
+    if notice and evaluates:
+        say(notice)
+    return train, validation
+
+
+def _compare(run: RunDir, config: RunConfig, known: dict, found: dict) -> None:
+    parts = {"fingerprint": config.dataset, "validation_fingerprint": f"the validation data of {config.dataset}"}
+    for key, what in parts.items():
+        if key in known and known[key] != found[key]:
+            back = f"put the old data back, then `cta resume {run.path}`; or begin a new run"
+            raise CtaError(f"{what} has changed since this run began: its fingerprint is not that of the run; {back}")
+
+
+def _differences(known: dict, found: dict) -> list[str]:
+    """What is no longer as it was when the run began, and can change a number."""
+    pairs = [
+        *((package, known.get("versions", {}).get(package), now) for package, now in found["versions"].items()),
+        ("the commit", known.get("commit"), found["commit"]),
+        ("the device", known.get("hardware", {}).get("device"), found["hardware"]["device"]),
+    ]
+    return [
+        f"notice: {what} was {was} when this run began and is {now} now: from here on its numbers can differ"
+        for what, was, now in pairs
+        if was is not None and was != now
+    ]

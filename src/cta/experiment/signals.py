@@ -1,0 +1,64 @@
+"""Stopping politely, and stopping at once."""
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+INTERRUPTED = 3
+"""Exit code of a run that was asked to stop and can be resumed."""
+CAUGHT = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stop:
+    """Whether somebody asked the run to stop."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+
+    def __bool__(self) -> bool:
+        return self._asked.is_set()
+
+    def ask(self) -> None:
+        self._asked.set()
+
+    @contextlib.contextmanager
+    def on_signals(self, *, say: Callable[[str], None], how_to_resume: str) -> Iterator[None]:
+        """The first SIGINT or SIGTERM asks; the second ends the process at once, whatever it is doing.
+
+        Python runs signal handlers between two bytecodes of the main thread, which may be inside a compiler for a
+        minute. So the handlers do nothing, and a thread reads the numbers that the interpreter writes when they arrive.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        arrived, written = socket.socketpair()
+        written.setblocking(False)
+        old_file = signal.set_wakeup_fd(written.fileno(), warn_on_full_buffer=False)
+        old = {number: signal.signal(number, lambda number, frame: None) for number in CAUGHT}
+        listener = threading.Thread(target=self._listen, args=(arrived, say, how_to_resume), daemon=True)
+        listener.start()
+        try:
+            yield
+        finally:
+            for number, handler in old.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(old_file)
+            written.close()
+            listener.join()
+            arrived.close()
+
+    def _listen(self, arrived: socket.socket, say: Callable[[str], None], how_to_resume: str) -> None:
+        while numbers := arrived.recv(1):
+            if numbers[0] not in CAUGHT:
+                continue
+            if self:
+                # No clean-up that could take long: checkpoints are atomic, workers leave with their parent.
+                cursor = "\033[?25h" if sys.stderr.isatty() else ""  # a progress bar hides it
+                print(f"{cursor}stopped at once; {how_to_resume}", file=sys.stderr, flush=True)
+                os._exit(INTERRUPTED)
+            self.ask()
+            say("stopping after this block (once more to stop at once)")
