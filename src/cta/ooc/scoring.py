@@ -1,0 +1,129 @@
+"""Scoring a run on held-out pairs: event logs on disk, and the rows of `ooc.csv` counted from them."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from cta import provenance
+from cta.data.files import write_whole
+from cta.errors import CtaError
+from cta.experiment import Run
+from cta.experiment.scoring import policy_maker
+from cta.ooc.components import find_layout
+from cta.ooc.cut import RECORD_KEY
+from cta.ooc.evaluation import PairEvaluator
+from cta.ooc.logs import COLUMNS, count_rows, read_logs, write_logs
+from cta.ooc.pairs_file import HeldOut, held_out_of, parse_held_out
+from cta.ooc.trials import EPISODES
+from cta.training.logs import CsvLog
+
+Progress = Callable[[int, int, int, int], None]
+"""Called with (step, seed, episodes done, episodes in all)."""
+
+
+def held_out_of_run(run: Run, pairs: str | Path | None = None) -> HeldOut:
+    """The pairs of a file, or those that were cut out of the run's data, or those that come with its world."""
+    layout = find_layout(run.config.dataset_name)
+    record = (run.files.provenance().get("dataset", {}).get("provenance") or {}).get(RECORD_KEY)
+    if pairs is not None or record is None:
+        return held_out_of(layout, pairs)
+    kept = {key: record[key] for key in ("pair", "thresholds", "event_thresholds") if key in record}
+    held_out = parse_held_out(kept, layout=layout, where=f"{run.path}/provenance.json")
+    return HeldOut(layout, held_out.pairs, held_out.rule, int(record.get("first_pair", 1)))
+
+
+def log_path(run: Run, step: int, seed: int) -> Path:
+    """Where the event logs of a seed's policy at a step are kept."""
+    return run.path / "ooc" / f"step_{step}" / f"seed_{seed}.jsonl"
+
+
+def evaluate_run(
+    run: Run,
+    held_out: HeldOut,
+    *,
+    steps: Sequence[int],
+    episodes: int = EPISODES,
+    eval_seed: int = 0,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> list[dict[str, Any]]:
+    """Play the pairs with every seed's policy at these checkpoints.
+
+    Writes the event logs to RUN/ooc/step_N/seed_S.jsonl, then counts the rows of RUN/ooc.csv from these files; rows of
+    the same step are replaced. RUN/ooc/record.json says how it was done.
+    """
+    config = run.config
+    table = CsvLog(run.path / "ooc.csv", COLUMNS)
+    rows: list[dict[str, Any]] = []
+    with PairEvaluator(config.dataset_name, held_out, episodes=episodes, seed=eval_seed, workers=workers) as evaluator:
+        for step in steps:
+            _, networks = run.networks(step)
+            fresh = []
+            for seed, weights in zip(config.seeds, networks, strict=True):
+                began = time.monotonic()
+                told = None if progress is None else _for(progress, step, seed)
+                logs = evaluator.run(policy_maker(run.agent, weights, config, seed), progress=told)
+                path = log_path(run, step, seed)
+                write_logs(path, logs)
+                common = {"dataset": config.dataset_name, "agent": config.agent_name, "seed": seed, "step": step}
+                fresh += count_rows(read_logs(path), held_out.numbered(), held_out.layout, common)
+                _record(run, held_out, step, seed, episodes, eval_seed, time.monotonic() - began)
+            table.keep(lambda row, step=step: int(row["step"]) != step)
+            table.append(fresh)
+            rows += fresh
+    return rows
+
+
+def _for(progress: Progress, step: int, seed: int) -> Callable[[int, int], None]:
+    return lambda done, total: progress(step, seed, done, total)
+
+
+def _record(run: Run, held_out: HeldOut, step: int, seed: int, episodes: int, eval_seed: int, seconds: float) -> None:
+    """Facts of the newest scoring of each (step, seed)."""
+    path = run.path / "ooc" / "record.json"
+    known = _read(path)
+    known[f"{step}/{seed}"] = {
+        "episodes": episodes,
+        "eval_seed": eval_seed,
+        "temperature": run.config.eval_temperature,
+        "noise": run.config.eval_gaussian,
+        "first_pair": held_out.first,
+        **held_out.record(),
+        "seconds": round(seconds, 2),
+        "command": provenance.command(),
+        "commit": provenance.commit(),
+        "versions": provenance.versions(),
+        "hardware": provenance.hardware(),
+    }
+    write_whole(path, json.dumps(known, indent=1, ensure_ascii=False) + "\n")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        known = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise CtaError(f"{path}: cannot be read ({error})") from None
+    return known if isinstance(known, dict) else {}
+
+
+def scoring_facts(run: Run) -> dict[str, Any]:
+    """RUN/ooc/record.json: {"step/seed": facts}."""
+    return _read(run.path / "ooc" / "record.json")
+
+
+def choose_steps(run: Run, choice: str) -> list[int]:
+    """Checkpoints: `last`, `last3`, `all`, or steps separated by commas."""
+    steps = run.steps()
+    if not steps:
+        raise CtaError(f"{run.path} has no checkpoint yet")
+    words = {"last": steps[-1:], "last3": steps[-3:], "all": steps}
+    if choice in words:
+        return words[choice]
+    try:
+        return sorted(int(step) for step in choice.replace("_", "").split(","))
+    except ValueError:
+        raise CtaError(f"--step {choice}: give `last`, `last3`, `all`, or numbers separated by commas") from None
