@@ -39,14 +39,30 @@ def _packed(stored: dict[str, Any]) -> dict[str, Any]:
     columns += list(stored["neighbours"].values())
     if any(len(column) != count for column in columns):
         raise ValueError("columns of different lengths")
-    kept = ("dataset", "agent", "seed", "step", "method", "tasks", "contexts", "queries", "purity")
+    kept = (
+        "dataset",
+        "agent",
+        "seed",
+        "step",
+        "method",
+        "tasks",
+        "contexts",
+        "queries",
+        "purity",
+        "purity_by_task",
+        "representation",
+    )
     return {
         **{name: stored.get(name) for name in kept},
         "pairs": count,
         "places": pack_numbers(np.column_stack([stored["x"], stored["y"]])),
         "task": pack_integers(stored["task"]),
         "context": pack_integers(stored["context"]),
-        "neighbours": {metric: pack_integers(rows) for metric, rows in stored["neighbours"].items()},
+        # A pair may have fewer neighbours than there is room for: −1 becomes a number that no pair has.
+        "neighbours": {
+            metric: pack_integers(np.where(np.asarray(rows) < 0, count, rows))
+            for metric, rows in stored["neighbours"].items()
+        },
         "schematic": {
             "kind": schematic["kind"],
             "meaning": schematic["meaning"],
@@ -58,8 +74,13 @@ def _packed(stored: dict[str, Any]) -> dict[str, Any]:
 
 
 def frame_files(run: Path) -> dict[int, tuple[Path, Path]]:
-    """{point: (state image, goal image)}, the named queries and their neighbours first."""
+    """{point: (state image, goal image)}, the named queries and their neighbours first.
+
+    None for the desk, which the page draws just as well from its numbers.
+    """
     stored = read_json(run / "analogies" / "map.json")
+    if stored["schematic"]["kind"] == "desk":
+        return {}
     folder = run / "analogies"
     listed = {int(point): (folder / pair["state"], folder / pair["goal"]) for point, pair in stored["frames"].items()}
     first: dict[int, None] = {}
@@ -87,17 +108,32 @@ def small_image(file: Path) -> str:
 
 
 def words(found: dict[str, Any]) -> dict[str, Any]:
-    """What stands below a map: the method in a line, and the purity table if there is one."""
-    method = ", ".join(f"{name} {value}" for name, value in (found.get("method") or {}).items())
-    rows = found.get("purity") or []
-    result: dict[str, Any] = {"about": f"Placed by {method}." if method else ""}
-    if rows:
-        names = list(rows[0])
-        result["purity_table"] = {
-            "columns": [
-                {"title": name.replace("_", " "), "number": not isinstance(rows[0][name], str)} for name in names
-            ],
-            "rows": [[row.get(name) for name in names] for row in rows],
-        }
-        result["purity_notes"] = []
-    return result
+    """What stands below a map: how it was made in a line, and the tables of neighbour purity."""
+    method = found.get("method") or {}
+    name = str(method.get("method", "t-SNE"))
+    rest = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in method.items() if key != "method")
+    tables = [
+        ("Are near analogies the same task?", found.get("purity") or []),
+        (f"The same for {found.get('representation') or 'the analogies'}, by task", found.get("purity_by_task") or []),
+    ]
+    return {
+        "about": f"Placed by {name} ({rest})." if rest else f"Placed by {name}.",
+        "tables": [{"title": title, **_purity_table(rows)} for title, rows in tables if rows],
+    }
+
+
+def _purity_table(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Columns and rows for the page; a column NAME_sd goes into NAME_%."""
+    names = [name for name in rows[0] if not name.endswith("_sd")]
+
+    def cell(row: dict[str, Any], name: str) -> Any:
+        value, spread = row.get(name), row.get(name.replace("_%", "_sd"))
+        if not name.endswith("_%") or value is None:
+            return value
+        return {"text": f"{value:.1f} ± {spread:.1f}" if isinstance(spread, float) else f"{value:.1f}", "sort": value}
+
+    columns = [
+        {"title": name.replace("_%", ", %").replace("_", " "), "number": not isinstance(rows[0][name], str)}
+        for name in names
+    ]
+    return {"columns": columns, "rows": [[cell(row, name) for name in names] for row in rows]}

@@ -11,7 +11,7 @@ from typing import Any
 from cta import provenance
 from cta.data.files import write_whole
 from cta.errors import CtaError
-from cta.report import analogies, rollouts
+from cta.report import analogies, ooc, rollouts
 from cta.report.page import render
 from cta.report.paper import paper_scores
 from cta.report.runs import RunRecord, read_run, training_curves
@@ -22,9 +22,9 @@ LIMIT_BYTES = 15_000_000
 ROOM = 20_000
 """Kept free for the notes on what was left out."""
 SCORE_NOTE = (
-    "Success: mean over tasks and over the last evaluations (three where there are three), ± one standard deviation over "
-    "seeds. IQM: interquartile mean over seeds and tasks; the interval comes from 2,000 bootstrap samples of the seeds "
-    "within each task (rliable). One seed has no interval."
+    "Success: mean over tasks and over the last evaluations (three where there are three), ± one standard deviation "
+    "over seeds. IQM: interquartile mean over seeds and tasks; the interval comes from 2,000 bootstrap samples of "
+    "the seeds within each task (rliable). One seed has no interval."
 )
 TABLE_TITLES = {
     "main": "Main table",
@@ -72,9 +72,7 @@ def build(
     data["rollout_notes"] = [*pieces.remarks(), *pieces.notes()]
     page = render(data)
     if len(page) > limit:
-        raise CtaError(
-            f"the page would have {len(page) / 1e6:.1f} MB, more than {limit / 1e6:.0f}, with scores alone: name fewer runs"
-        )
+        raise CtaError(f"scores alone make a page of {len(page) / 1e6:.1f} MB, over {limit / 1e6:.0f}: name fewer runs")
     folder = Path(out).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / "index.html", page.decode())
@@ -87,7 +85,6 @@ def _numbers(runs: Sequence[RunRecord]) -> dict[str, Any]:
     labels = {number: one["label"] for one in series for number in one["runs"]}
     datasets = list(dict.fromkeys(run.dataset for run in runs))
     worlds = {dataset: rollouts.world_of(dataset) for dataset in datasets}
-    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return {
         "title": title(series),
         "summary": summary(series),
@@ -96,18 +93,22 @@ def _numbers(runs: Sequence[RunRecord]) -> dict[str, Any]:
         "runs": [_run(run, _run_label(run, number, labels, series)) for number, run in enumerate(runs)],
         "task_names": {dataset: rollouts.task_names(dataset) for dataset in datasets},
         "worlds": {dataset: rollouts.geometry(world) for dataset, world in worlds.items() if world},
-        "data_notes": [_data_note(run) for run in {run.dataset: run for run in runs}.values()],
+        "data_notes": [_data_note(run) for run in {run.data: run for run in runs}.values()],
         "score_note": SCORE_NOTE,
         "paper": _paper_tables(series, datasets),
         "paper_notes": _paper_notes(datasets),
-        "ooc": [],
+        "ooc": ooc.studies(runs, series),
         "maps": [],
         "rollouts": [],
         "rollout_notes": [],
-        "foot": [
-            f"Written by `{provenance.command()}` on {now}. cta {provenance.versions()['cta']}, commit {provenance.commit() or 'unknown'}."
-        ],
+        "foot": [_foot()],
     }
+
+
+def _foot() -> str:
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    version, commit = provenance.versions()["cta"], provenance.commit() or "unknown"
+    return f"Written by `{provenance.command()}` on {now}. cta {version}, commit {commit}."
 
 
 def _run_label(run: RunRecord, number: int, labels: dict[int, str], series: list[dict[str, Any]]) -> str:
@@ -141,7 +142,7 @@ def _data_note(run: RunRecord) -> str:
     source = seen.get("provenance") or {}
     made = f"made by `{source['command']}`" if source.get("command") else "of unknown origin"
     mark = f", fingerprint {str(seen['fingerprint'])[:12]}" if seen.get("fingerprint") else ""
-    return f"{run.dataset}: {made}{mark}."
+    return f"{run.data}: {made}{mark}."
 
 
 def _paper_tables(series: list[dict[str, Any]], datasets: list[str]) -> list[dict[str, Any]]:
@@ -153,7 +154,7 @@ def _paper_tables(series: list[dict[str, Any]], datasets: list[str]) -> list[dic
             "steps": one["steps"],
         }
         for one in series
-        if one["mean"] is not None
+        if one["mean"] is not None and one["data"] == one["dataset"]
     }
     rows = [{**row, "ours": ours.get((row["dataset"], row["agent"]))} for row in paper_scores(datasets)]
     return [

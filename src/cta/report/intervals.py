@@ -46,7 +46,7 @@ def _interval(matrix: np.ndarray) -> Interval:
             {"": matrix},
             lambda scores: np.array([metrics.aggregate_iqm(scores)]),
             reps=REPETITIONS,
-            random_state=np.random.RandomState(BOOTSTRAP_SEED),  # noqa: NPY002 - what the library takes
+            random_state=np.random.RandomState(BOOTSTRAP_SEED),
         )
     low, high = 100 * interval[""][:, 0]
     return {"iqm": round(100 * float(point[""][0]), 2), "low": round(float(low), 2), "high": round(float(high), 2)}

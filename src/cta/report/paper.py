@@ -32,5 +32,5 @@ def paper_scores(datasets: Iterable[str]) -> list[dict[str, Any]]:
 
 def read_table(name: str) -> list[dict[str, str]]:
     """The rows of one of the paper's tables, as text."""
-    with (files("cta.results") / "paper" / f"{name}.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
+    text = (files("cta.results") / "paper" / f"{name}.csv").read_text("utf-8")
+    return list(csv.DictReader(text.splitlines()))

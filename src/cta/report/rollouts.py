@@ -1,15 +1,21 @@
 """What a policy does, for the players: recorded states on the embedded worlds, videos that exist on the others."""
 
 import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cta.envs.desk import TRAVEL, DeskWorld, decode, find_world
+from cta.envs.desk import TRAVEL, DeskTask, DeskWorld, decode, find_world
+from cta.envs.protocol import Episode
 from cta.errors import CtaError
+from cta.evaluation.rollout import Policy
 from cta.report.runs import RunRecord
 
+CONTROL_RATE = 6.0
+"""States a second at which a player shows an embedded world."""
 VIDEO_NAME = re.compile(r"task(\d+)_episode(\d+)_(success|failure)\.mp4")
 
 
@@ -49,36 +55,114 @@ def record_rollouts(run: RunRecord, *, episodes: int) -> tuple[list[dict[str, An
 
 
 def _play(run: RunRecord, world: DeskWorld, episodes: int) -> tuple[list[dict[str, Any]], str]:
+    """The world's own tasks and, where pairs were held out, those: all episodes at once."""
     from cta.evaluation.episodes import plan_episodes
-    from cta.evaluation.scenes import DeskScene, play_scene
     from cta.experiment import Run
     from cta.experiment.scoring import policy_maker
 
     opened = Run(run.path)
     step, networks = opened.networks()
     seed = opened.config.seeds[0]
-    scene = DeskScene(world.dataset_name)
-    policy = policy_maker(opened.agent, networks[0], opened.config, seed)(1)
-    planned = plan_episodes(
-        run_seed=seed, tasks=range(1, len(world.tasks) + 1), episodes=episodes, eval_seed=opened.config.eval_seed
-    )
-    rollouts = []
-    for episode in planned:
-        states = list(play_scene(scene, policy, episode))
-        observations = np.stack([state[0] for state in states])
-        rollouts.append(
-            {
-                "task": episode.task,
-                "episode": episode.episode,
-                "seed": seed,
-                "step": step,
-                "success": bool(states[-1][2]),
-                "states": flat_states(world, observations),
-                "goal": flat_states(world, np.asarray(states[0][1])[None])[0],
-                "rate": scene.control_rate,
-            }
+    names = task_names(run.dataset)
+    planned = plan_episodes(run_seed=seed, tasks=sorted(names), episodes=episodes, eval_seed=opened.config.eval_seed)
+    jobs = [
+        _Job(f"{p.task}/{p.episode}", f"{p.task} {names[p.task]}", p.episode, world.tasks[p.task - 1], p.seed)
+        for p in planned
+    ]
+    if run.cut or (run.path / "ooc.csv").exists():
+        jobs += _held_out_jobs(opened, episodes)
+    films = _film(world, policy_maker(opened.agent, networks[0], opened.config, seed)(len(jobs)), jobs)
+    common = {"seed": seed, "step": step, "rate": CONTROL_RATE}
+    rollouts = [
+        {**common, **_shown(world, job, film, many=episodes > 1)} for job, film in zip(jobs, films, strict=True)
+    ]
+    which = "the first evaluation episode" if episodes == 1 else f"the first {episodes} evaluation episodes"
+    return rollouts, f"seed {seed} at step {step:,}, {which} of each task, whatever the outcome."
+
+
+@dataclass(frozen=True)
+class _Job:
+    """An episode to play: how the page calls it, its start and goal, its seed, and its verdict if it is a pair's."""
+
+    key: str
+    label: str
+    episode: int
+    task: DeskTask
+    seed: int
+    direct: Callable[[np.ndarray, bool], bool] | None = None
+
+
+@dataclass(frozen=True)
+class _Film:
+    observations: np.ndarray
+    goal: np.ndarray
+    success: bool
+
+
+def _held_out_jobs(opened: Any, episodes: int) -> list[_Job]:
+    """The first trials of each held-out pair, as `cta ooc evaluate` plays them."""
+    from cta.ooc.evaluation import MID_POINTS, write_log
+    from cta.ooc.logs import judge
+    from cta.ooc.scoring import held_out_of_run
+    from cta.ooc.trials import Trial, desk_task, make_trials
+
+    held_out = held_out_of_run(opened)
+    layout, pairs = held_out.layout, dict(held_out.numbered())
+
+    def verdict(trial: Trial) -> Callable[[np.ndarray, bool], bool]:
+        def direct(observations: np.ndarray, success: bool) -> bool:
+            values = MID_POINTS.values(layout, layout.measure(observations, {}))
+            return judge(write_log(trial, values, layout, success=success), pairs[trial.pair], layout).direct
+
+        return direct
+
+    return [
+        _Job(
+            f"pair{trial.pair}/{trial.episode}",
+            f"held-out pair {trial.pair}, {pairs[trial.pair].name}",
+            trial.episode,
+            desk_task(trial, layout),
+            trial.seed,
+            verdict(trial),
         )
-    return rollouts, f"seed {seed} at step {step:,}, the first {episodes} evaluation episodes of each task."
+        for trial in make_trials(held_out, episodes=episodes)
+    ]
+
+
+def _film(world: DeskWorld, policy: Policy, jobs: Sequence[_Job]) -> list[_Film]:
+    """Play all jobs side by side, each to its end."""
+    from cta.envs.desk_vector import DeskVectorWorld
+
+    vector = DeskVectorWorld(world, slots=len(jobs), tasks=[job.task for job in jobs])
+    vector.send(
+        np.zeros((len(jobs), vector.action_dim), np.float32), {k: Episode(k + 1, j.seed) for k, j in enumerate(jobs)}
+    )
+    seen: list[list[np.ndarray]] = [[] for _ in jobs]
+    success, over, first = np.zeros(len(jobs), bool), np.zeros(len(jobs), bool), True
+    while True:
+        step = vector.receive()
+        for k in np.flatnonzero(~over).tolist():
+            seen[k].append(np.array(step.observations[k]))
+            success[k] = step.success[k]
+        over |= step.done
+        if over.all():
+            return [_Film(np.stack(rows), step.goals[k], bool(success[k])) for k, rows in enumerate(seen)]
+        vector.send(policy(step.observations, step.goals, np.full(len(jobs), first)), {})
+        first = False
+
+
+def _shown(world: DeskWorld, job: _Job, film: _Film, *, many: bool) -> dict[str, Any]:
+    outcome = "goal reached" if film.success else "goal not reached"
+    if film.success and job.direct is not None:
+        outcome += " directly" if job.direct(film.observations, film.success) else " by a detour"
+    return {
+        "key": job.key,
+        "label": f"{job.label}, episode {job.episode}" if many else job.label,
+        "success": film.success,
+        "outcome": outcome,
+        "states": flat_states(world, film.observations),
+        "goal": flat_states(world, film.goal[None])[0],
+    }
 
 
 def _videos(run: RunRecord) -> tuple[list[dict[str, Any]], str]:
@@ -92,8 +176,9 @@ def _videos(run: RunRecord) -> tuple[list[dict[str, Any]], str]:
         named = VIDEO_NAME.fullmatch(file.name)
         if named:
             task, episode, outcome = named.groups()
-            about = {"task": int(task), "episode": int(episode), "seed": run.seeds[0], "step": step}
-            rollouts.append({**about, "success": outcome == "success", "file": file})
+            about = {"key": f"{task}/{episode}", "label": f"task {task}, episode {episode}", "step": step}
+            words = "goal reached" if outcome == "success" else "goal not reached"
+            rollouts.append({**about, "success": outcome == "success", "outcome": words, "file": file})
     return rollouts, f"videos of seed {run.seeds[0]} at step {step:,}."
 
 

@@ -42,6 +42,23 @@ class RunRecord:
         return Path(str(self.config.get("dataset", "?"))).name.removesuffix(".npz")
 
     @property
+    def cut(self) -> dict[str, Any] | None:
+        """What `cta ooc cut` took out of the data, if it did."""
+        made = (self.provenance.get("dataset") or {}).get("provenance") or {}
+        return made.get("ooc")
+
+    @property
+    def data(self) -> str:
+        """The dataset in words: its name, and whether something was cut out of it."""
+        if not self.cut:
+            return self.dataset
+        return f"{self.dataset}, {'random windows cut' if self.cut.get('kind') == 'random' else 'pairs cut'}"
+
+    @property
+    def fingerprint(self) -> str | None:
+        return (self.provenance.get("dataset") or {}).get("fingerprint")
+
+    @property
     def seeds(self) -> list[int]:
         return [int(seed) for seed in self.config.get("seeds", [])]
 
@@ -89,7 +106,7 @@ def last_rates(found: Rates, *, last: int = LAST_EVALUATIONS) -> dict[int, dict[
     return result
 
 
-def training_curves(path: Path) -> dict[str, dict[str, list]]:
+def training_curves(path: Path) -> dict[str, dict[str, Any]]:
     """{metric: {"steps": […], "seeds": {seed: […]}}} of train.csv, thinned; clocks and sizes are left out."""
     rows = CsvLog(path / "train.csv").read()
     if not rows:

@@ -39,7 +39,7 @@ def group_runs(runs: Sequence[RunRecord]) -> list[list[int]]:
 
 def _settings(run: RunRecord) -> str:
     kept = {name: value for name, value in run.config.items() if name not in NOT_SETTINGS}
-    return json.dumps({**kept, "dataset": run.dataset}, sort_keys=True)
+    return json.dumps({**kept, "dataset": [run.data, run.fingerprint]}, sort_keys=True)
 
 
 def build_series(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
@@ -56,7 +56,7 @@ def build_series(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
 
 def _labels(runs: Sequence[RunRecord], groups: list[list[int]]) -> list[str]:
     """The agent's name; with the folder's name where an agent occurs twice on a dataset."""
-    keys = [(runs[group[0]].dataset, runs[group[0]].agent) for group in groups]
+    keys = [(runs[group[0]].data, runs[group[0]].agent) for group in groups]
     return [
         agent if keys.count((dataset, agent)) == 1 else f"{agent} ({runs[group[0]].name})"
         for (dataset, agent), group in zip(keys, groups, strict=True)
@@ -75,6 +75,7 @@ def _series(
         "label": label,
         "agent": first.agent,
         "dataset": first.dataset,
+        "data": first.data,
         "runs": group,
         "seeds": sorted(scores) or sorted(seed for number in group for seed in runs[number].seeds),
         "steps": steps[-1] if steps else int(first.config.get("steps", 0)),

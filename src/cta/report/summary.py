@@ -9,16 +9,17 @@ ENOUGH_SEEDS = 2
 def title(series: Sequence[dict[str, Any]]) -> str:
     """cta and hiql on desk-play-v0."""
     agents = list(dict.fromkeys(one["agent"] for one in series))
-    datasets = list(dict.fromkeys(one["dataset"] for one in series))
+    datasets = list(dict.fromkeys(one["data"] for one in series))
     many = len(agents) > 4
-    return f"{f'{len(agents)} agents' if many else _and(agents)} on {_and(datasets) if len(datasets) <= 3 else f'{len(datasets)} datasets'}"
+    where = _and(datasets) if len(datasets) <= 3 else f"{len(datasets)} datasets"
+    return f"{f'{len(agents)} agents' if many else _and(agents)} on {where}"
 
 
 def summary(series: Sequence[dict[str, Any]]) -> list[str]:
     """A line on what was done, and a verdict for each dataset on which something was scored."""
     lines = [_done(series)]
-    for dataset in dict.fromkeys(one["dataset"] for one in series):
-        scored = [one for one in series if one["dataset"] == dataset and one["mean"] is not None]
+    for dataset in dict.fromkeys(one["data"] for one in series):
+        scored = [one for one in series if one["data"] == dataset and one["mean"] is not None]
         if scored:
             lines.append(verdict(scored))
     return lines
@@ -41,7 +42,7 @@ def _done(series: Sequence[dict[str, Any]]) -> str:
 def verdict(scored: Sequence[dict[str, Any]]) -> str:
     """Scores of one dataset from best to worst, and whether the numbers tell the best two apart."""
     ranked = sorted(scored, key=lambda one: -one["mean"])
-    where = f"On {ranked[0]['dataset']}"
+    where = f"On {ranked[0]['data']}"
     numbers = _and([f"{one['label']} {_score(one)}" for one in ranked[:4]])
     more = f" (and {len(ranked) - 4} more below)" if len(ranked) > 4 else ""
     text = f"{where}, success in %: {numbers}{more}."

@@ -22,7 +22,7 @@ const summarise = (curve) => {
 const path = (points, x, y) => points.map((p, i) => `${i ? "L" : "M"}${x(p[0]).toFixed(1)},${y(p[1]).toFixed(1)}`).join("");
 
 /** One chart of several curves over steps. `lines` are {label, tint, curve}. */
-const curveChart = (lines, { percent, describe }) => {
+const curveChart = (lines, { percent, describe, caption }) => {
   const hidden = new Set();
   const stage = el("div"), reading = el("div", { class: "reading", "aria-live": "polite" });
   let frame = null, cursor = null;
@@ -34,7 +34,7 @@ const curveChart = (lines, { percent, describe }) => {
     return [low - room, high + room];
   };
   const draw = (width) => {
-    const height = Math.max(210, Math.min(340, width * 0.55)), left = percent ? 38 : 56, right = 12, top = 10, bottom = 38;
+    const height = Math.max(210, Math.min(340, width * 0.55)), left = percent ? 44 : 58, right = 12, top = 10, bottom = 38;
     const summaries = shown().map((line) => ({ ...line, points: summarise(line.curve) })).filter((line) => line.points.length);
     const steps = summaries.flatMap((s) => s.points.map((p) => p.step));
     const first = Math.min(0, ...steps), last = Math.max(1, ...steps);
@@ -80,7 +80,7 @@ const curveChart = (lines, { percent, describe }) => {
     cursor = step;
     if (!frame) return;
     frame.line.setAttribute("visibility", step === null ? "hidden" : "visible");
-    if (step === null) { put(reading, el("span", {}, "Point at the chart, or focus it and use the arrow keys, to read its values.")); return; }
+    if (step === null) { put(reading, el("span", {}, caption)); return; }
     frame.line.setAttribute("x1", frame.x(step)); frame.line.setAttribute("x2", frame.x(step));
     put(reading, el("span", { class: "strong" }, `step ${whole(step)}`), frame.summaries.map(({ label, tint, points }) => {
       const p = points.find((q) => q.step === step);
@@ -111,7 +111,7 @@ const curveChart = (lines, { percent, describe }) => {
     } }, el("span", { class: "key" }, swatch(line.tint), line.label));
     return button;
   }));
-  return { node: el("div", {}, legend, stage, reading), replace: (fresh) => { lines = fresh; redraw(); } };
+  return el("div", {}, legend, stage, reading);
 };
 
 /** Success on each task: a bar for the mean over seeds and a dot for every seed. `lines` are {label, tint, tasks}. */

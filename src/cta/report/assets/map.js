@@ -2,7 +2,7 @@
 const GREY = "var(--faint)";
 
 /** A tint for label i of n; the last resort for many labels is the colour wheel. */
-const tintOf = (i, n) => (n <= 8 ? colour(i) : `hsl(${Math.round(i * 137.508) % 360} 52% 52%)`);
+const tintOf = (i, n) => (n <= 12 ? colour(i) : `hsl(${Math.round(i * 137.508) % 360} 52% 52%)`);
 
 const resolved = (tint) => {
   const probe = el("span");
@@ -21,11 +21,13 @@ const readMap = (stored) => ({
 });
 
 /** State or goal of a point: its frame if there is one, else drawn from its numbers. */
+const neighboursOf = (map, metric, point) => map.near[metric].row(point).filter((other) => other < map.places.length);
+
 const pictureOf = (map, point, which, world) => {
   const frame = map.frames[point];
   const words = `${which} of pair ${point}`;
   if (frame) return el("img", { src: frame[which === "state" ? 0 : 1], alt: words, loading: "lazy", decoding: "async" });
-  return drawState(map.schematic.kind, map[which].row(point), map.schematic.meaning, world);
+  return drawState(map, map[which].row(point), world);
 };
 const pairOf = (map, point, world, captions = true) => el("div", { class: "pair" }, ["state", "goal"].map((which) =>
   el("figure", {}, pictureOf(map, point, which, world), captions ? el("figcaption", {}, which) : null)));
@@ -89,9 +91,9 @@ const analogyMap = (stored, world) => {
     if (chosen !== null) {
       const [x, y] = toScreen(chosen);
       pen.strokeStyle = ink; pen.lineWidth = 0.8; pen.globalAlpha = 0.55;
-      for (const other of map.near[metric].row(chosen)) { const [p, q] = toScreen(other); pen.beginPath(); pen.moveTo(x, y); pen.lineTo(p, q); pen.stroke(); }
+      for (const other of neighboursOf(map, metric, chosen)) { const [p, q] = toScreen(other); pen.beginPath(); pen.moveTo(x, y); pen.lineTo(p, q); pen.stroke(); }
       pen.globalAlpha = 1;
-      for (const other of map.near[metric].row(chosen)) ring(other, 4, 1.2);
+      for (const other of neighboursOf(map, metric, chosen)) ring(other, 4, 1.2);
       ring(chosen, 7, 2.2);
     }
     if (hovered !== null && hovered !== chosen) ring(hovered, 6, 1.5);
@@ -101,13 +103,13 @@ const analogyMap = (stored, world) => {
   const choose = (i) => {
     chosen = i;
     overlay();
-    const [task, context] = facts(i), near = map.near[metric].row(i), same = near.filter((j) => map.task.at(j) === map.task.at(i)).length;
+    const [task, context] = facts(i), near = neighboursOf(map, metric, i), same = near.filter((j) => map.task.at(j) === map.task.at(i)).length;
     put(detail,
       el("h3", { style: null }, el("span", { class: "key" }, swatch(tintOf(map.task.at(i), map.tasks.length)), task)),
       el("p", { class: "note" }, `Pair ${i}. Context: ${context}.`),
       pairOf(map, i, world),
       el("h3", {}, `Its ${near.length} nearest analogies`),
-      el("p", { class: "note" }, `${metric === "l2" ? "Euclidean" : "Cosine"} distance between dual analogies, over all pairs; ${same} of ${near.length} have the same task.`),
+      el("p", { class: "note" }, `${metric === "l2" ? "Euclidean" : "Cosine"} distance between analogies, among pairs of other episodes; ${same} of ${near.length} have the same task.`),
       el("ol", { class: "near" }, near.map((j, place) => {
         const [t, c] = facts(j);
         return el("li", {}, el("button", { type: "button", "data-point": j, "aria-label": `Nearest analogy ${place + 1}: ${t}; context ${c}`, onclick: () => { choose(j); canvas.focus({ preventScroll: true }); } },

@@ -8,11 +8,11 @@ const section = (id, title, ...children) => {
   contents.append(el("a", { href: `#${id}` }, title));
 };
 const note = (text) => el("p", { class: "note" }, prose(text));
-const datasets = [...new Set(data.series.map((one) => one.dataset))];
+const datasets = [...new Set(data.series.map((one) => one.data))];
 const tints = new Map();
 data.series.forEach((one, i) => tints.set(one, colour(datasets.length > 1 ? [...new Set(data.series.map((s) => s.label))].indexOf(one.label) : i)));
 const perDataset = (make) => datasets.map((dataset) => {
-  const inside = make(dataset, data.series.filter((one) => one.dataset === dataset));
+  const inside = make(dataset, data.series.filter((one) => one.data === dataset));
   return inside && (datasets.length > 1 ? [el("h3", {}, dataset), inside] : inside);
 });
 
@@ -27,7 +27,7 @@ const trained = () => sortableTable({
     const run = data.runs[one.runs[0]], seen = run.provenance.dataset || {}, machine = run.provenance.hardware || {};
     const unfinished = one.steps < one.planned_steps ? ` of ${short(one.planned_steps)}` : "";
     return [
-      el("span", { class: "key" }, swatch(tints.get(one)), one.label), one.dataset,
+      el("span", { class: "key" }, swatch(tints.get(one)), one.label), one.data,
       { text: seen.transitions ? whole(seen.transitions) : "–", sort: seen.transitions },
       { text: `${whole(one.steps)}${unfinished}`, sort: one.steps }, { text: String(one.seeds.length), sort: one.seeds.length },
       el("span", { class: "mono" }, (run.provenance.commit || "–").replace(/^([0-9a-f]{8})[0-9a-f]*/, "$1")),
@@ -42,28 +42,28 @@ const curveSection = () => perDataset((dataset, lines) => {
   if (!scored.length) return note(`No evaluation yet on ${dataset}.`);
   const tasks = [...new Set(scored.flatMap((one) => Object.keys(one.tasks)))].sort((a, b) => a - b);
   const metrics = [...new Set(lines.flatMap((one) => Object.keys(data.training[data.series.indexOf(one)] || {})))];
-  const choices = [["all", "success, all tasks"], ...tasks.map((task) => [task, `success, ${taskName(dataset, task)}`]), ...metrics.map((name) => [name, name])];
+  const choices = [["all", "success, all tasks"], ...tasks.map((task) => [task, `success, ${taskName(lines[0].dataset, task)}`]), ...metrics.map((name) => [name, name])];
   const pick = (choice) => lines.map((one) => {
     const curve = metrics.includes(choice) ? (data.training[data.series.indexOf(one)] || {})[choice] : one.curves[choice];
     return curve && { label: one.label, tint: tints.get(one), curve };
   }).filter(Boolean);
-  const stage = el("div");
+  const stage = el("div"), several = lines.some((one) => one.seeds.length > 1);
+  const caption = (several ? "Thick: mean over seeds. Band: one standard deviation over seeds on either side. Thin: single seeds."
+    : `${lines.length > 1 ? "One seed each" : "One seed"}, so there is no band: how much another seed would differ is not known from this page.`)
+    + " Point at the chart, or focus it and use the arrow keys, to read values.";
   const show = (choice) => put(stage, curveChart(pick(choice), {
-    percent: !metrics.includes(choice),
+    caption, percent: !metrics.includes(choice),
     describe: (all) => `${choices.find(([value]) => value === choice)[1]} over training steps. ` + all.map((line) => `${line.label}: ${tenth(line.points.at(-1).mean)} at step ${whole(line.points.at(-1).step)}`).join(", "),
-  }).node);
+  }));
   show("all");
-  const seeds = Math.max(...lines.map((one) => one.seeds.length));
-  return [el("div", { class: "row" }, chooser("Show", choices, show).node), stage, note(seeds > 1
-    ? "Thick: mean over seeds. Band: one standard deviation over seeds on either side. Thin: single seeds."
-    : "One seed each, so there is no band: how much another seed would differ is not known from this page.")];
+  return [el("div", { class: "row" }, chooser("Show", choices, show).node), stage];
 });
 section("curves", "Learning curves", curveSection());
 
 section("tasks", "Success per task", perDataset((dataset, lines) => {
   const tasks = [...new Set(lines.flatMap((one) => Object.keys(one.tasks)))].sort((a, b) => a - b);
   if (!tasks.length) return null;
-  const chart = taskChart(lines.map((one) => ({ label: one.label, tint: tints.get(one), tasks: one.tasks })), tasks, (task) => taskName(dataset, task));
+  const chart = taskChart(lines.map((one) => ({ label: one.label, tint: tints.get(one), tasks: one.tasks })), tasks, (task) => taskName(lines[0].dataset, task));
   const key = el("div", { class: "row" }, lines.map((one) => el("span", { class: "key small" }, swatch(tints.get(one)), one.label)));
   const used = [...new Set(lines.map((one) => one.evaluations))].join(" or "), episodes = [...new Set(lines.flatMap((one) => one.episodes))].join(" or ");
   return [key, chart, note(`Mean of the last ${used} evaluations, ${episodes} episodes a task each.${lines.some((one) => one.seeds.length > 1) ? " Dots are seeds." : ""}`)];
@@ -73,7 +73,7 @@ const scoreTable = () => sortableTable({
   caption: "Scores",
   columns: [{ title: "Agent" }, { title: "Data" }, { title: "Success, %", number: true }, { title: "IQM, %", number: true }, { title: "95% interval", number: true }, { title: "Seeds", number: true }, { title: "Steps", number: true }, { title: "Episodes", number: true }],
   rows: data.series.filter((one) => one.mean !== null).map((one) => [
-    el("span", { class: "key" }, swatch(tints.get(one)), one.label), one.dataset,
+    el("span", { class: "key" }, swatch(tints.get(one)), one.label), one.data,
     { text: withSpread(Object.values(one.scores)), sort: one.mean, class: "strong" },
     one.interval ? { text: tenth(one.interval.iqm), sort: one.interval.iqm } : { text: "–", sort: null, class: "faded" },
     one.interval ? { text: `${tenth(one.interval.low)} – ${tenth(one.interval.high)}`, sort: one.interval.low } : { text: "needs 2 seeds", sort: null, class: "faded" },
@@ -101,7 +101,8 @@ section("paper", "Beside the paper", data.paper.map((table) => [
 section("ooc", "Out of combination", data.ooc.map((study) => [
   data.ooc.length > 1 ? el("h3", {}, study.dataset) : null,
   study.intro.map((text) => el("p", {}, prose(text))),
-  sortableTable({ caption: `Out of combination, ${study.dataset}`, columns: study.columns, rows: study.rows }),
+  study.cut ? [el("h3", {}, study.cut.caption), sortableTable(study.cut)] : null,
+  study.table ? [el("h3", {}, "Asked for the held-out pairs"), sortableTable({ caption: `Held-out pairs, ${study.dataset}`, ...study.table })] : null,
   study.notes.map(note),
 ]));
 
@@ -111,7 +112,8 @@ if (data.maps.length) {
     const map = data.maps[place], run = data.runs[map.run];
     put(stage, analogyMap(map, data.worlds[run.dataset]),
       note(`${whole(map.pairs)} state–goal pairs of the validation data, dual analogies of ${run.agent}, seed ${map.seed}, step ${whole(map.step)}. ${map.about}`),
-      map.purity_table ? [el("h3", {}, "Are near analogies the same task?"), sortableTable({ caption: "Neighbour purity", ...map.purity_table }), map.purity_notes.map(note)] : null);
+      map.tables.map((table) => [el("h3", {}, table.title), sortableTable({ caption: table.title, ...table })]),
+      map.tables.length ? note("Purity: share of a pair's ten nearest pairs of other episodes, by cosine, that have its task. Same task, other context: those that also start from another context. Across contexts: purity when only pairs from other contexts may be neighbours. Shuffled labels: what chance gives.") : null);
   };
   const pick = data.maps.length > 1 ? el("div", { class: "row" }, chooser("Run", data.maps.map((map, i) => [i, data.runs[map.run].label]), (value) => show(+value)).node) : null;
   show(0);
@@ -122,20 +124,18 @@ const rolloutSection = () => {
   const datasets = [...new Set(data.rollouts.map((rollout) => data.runs[rollout.run].dataset))];
   return datasets.map((dataset) => {
     const all = data.rollouts.filter((rollout) => data.runs[rollout.run].dataset === dataset);
-    const keys = [...new Map(all.map((r) => [`${r.task}/${r.episode}`, r])).entries()];
-    const many = all.some((r) => r.episode > 0);
+    const choices = [...new Map(all.map((r) => [r.key, r.label])).entries()];
     const stage = el("div", { class: "players" });
     let playing = [];
     const show = (key) => {
       playing.forEach((one) => one.stop());
-      const chosen = all.filter((r) => `${r.task}/${r.episode}` === key);
+      const chosen = all.filter((r) => r.key === key);
       playing = chosen.map((r) => {
         const run = data.runs[r.run];
-        return player(r, { world: data.worlds[dataset], title: el("span", {}, run.label), name: `${run.label}, ${taskName(dataset, r.task)}, episode ${r.episode}` });
+        return player(r, { world: data.worlds[dataset], title: el("span", {}, run.label), name: `${run.label}, ${r.label}` });
       });
       put(stage, playing.map((one) => one.node));
     };
-    const choices = keys.map(([key, r]) => [key, `${taskName(dataset, r.task)}${many ? `, episode ${r.episode}` : ""}`]);
     show(choices[0][0]);
     return [datasets.length > 1 ? el("h3", {}, dataset) : null, el("div", { class: "row" }, chooser("Task", choices, show).node), stage];
   });

@@ -3,7 +3,7 @@ const player = (rollout, { title, world, name }) => {
   const button = el("button", { type: "button", "aria-label": `Play ${name}` }, "▶ Play");
   const slider = el("input", { type: "range", min: 0, value: 0, step: 1, "aria-label": `Position in ${name}` });
   const place = el("output", {}, "");
-  const outcome = el("span", { class: rollout.success ? "outcome good" : "outcome" }, rollout.success ? "✓ goal reached" : "goal not reached");
+  const outcome = el("span", { class: rollout.success ? "outcome good" : "outcome" }, `${rollout.success ? "✓ " : ""}${rollout.outcome}`);
   const card = el("article", { class: "player", "aria-label": name });
   const engine = rollout.states ? stateEngine(rollout, world, show) : videoEngine(rollout, show);
   slider.max = engine.last;

@@ -55,6 +55,60 @@ const vectorSchematic = (values, meaning) => {
     values.map((v, i) => svg("rect", { x: 5 + i * step, y: v > 0 ? 50 - 42 * v / most : 50, width: Math.max(0.6, step * 0.75), height: Math.abs(42 * v / most), fill: "var(--accent)" })));
 };
 
-const SCHEMATICS = { desk: (values, _, world) => deskSchematic(values, world) };
-const drawState = (kind, values, meaning, world) =>
-  ((kind === "desk" && !world) || !SCHEMATICS[kind] ? vectorSchematic : SCHEMATICS[kind])(values, meaning, world);
+/** The numbers of a state by what they mean. */
+const named = (values, meaning) => Object.fromEntries(meaning.map((name, i) => [name, values[i]]));
+
+/** A board of lights; its shape is in the dataset's name. */
+const puzzleSchematic = (values, meaning, dataset) => {
+  const lights = meaning.map((name, i) => (name.startsWith("light ") ? values[i] > 0.5 : null)).filter((on) => on !== null);
+  const shape = /(\d+)x(\d+)/.exec(dataset), columns = shape ? +shape[2] : Math.ceil(Math.sqrt(lights.length)), rows = Math.ceil(lights.length / columns);
+  const step = 92 / Math.max(rows, columns), left = 50 - step * columns / 2, top = 50 - step * rows / 2;
+  const on = lights.map((lit, i) => (lit ? i : null)).filter((i) => i !== null);
+  return canvasOf(`lights on: ${on.join(" ") || "none"}`, lights.map((lit, i) => svg("rect", {
+    x: left + step * (i % columns) + step * 0.1, y: top + step * Math.floor(i / columns) + step * 0.1, width: step * 0.8, height: step * 0.8, rx: step * 0.12,
+    fill: lit ? "var(--lit)" : "var(--unlit)",
+  })));
+};
+
+/** A table with an arm, from above: x to the right, y upwards; cubes, and in the scene a drawer and a window. */
+const tableSchematic = (values, meaning) => {
+  const at = named(values, meaning), X = (x) => 4 + 92 * (x - 0.15) / 0.6, Y = (y) => 96 - 92 * (y + 0.45) / 0.9, nodes = [], words = [];
+  const slide = (name, [x, y], [dx, dy], tint) => {
+    const free = at[`${name} unlocked`] > 0.5, open = at[name];
+    nodes.push(svg("line", { class: "rail", x1: X(x), y1: Y(y), x2: X(x + dx), y2: Y(y + dy), "stroke-width": 4 }));
+    nodes.push(tinted(svg("rect", { x: X(x + open * dx) - 6, y: Y(y + open * dy) - 5, width: 12, height: 10, rx: 2, "stroke-width": 2, stroke: free ? "currentColor" : "var(--shut)", fill: free ? "currentColor" : "var(--wood)" }), tint));
+    words.push(`${name} ${Math.round(100 * open)}% open${free ? "" : ", locked"}`);
+  };
+  if ("drawer" in at) slide("drawer", [0.33, -0.24], [0, 0.16], "var(--p1)");
+  if ("window" in at) slide("window", [0.5, 0.3], [0.2, 0], "var(--p2)");
+  meaning.filter((name) => name.startsWith("cube") && name.endsWith(" x")).forEach((name, i) => {
+    const stem = name.slice(0, -2), [x, y, z] = ["x", "y", "z"].map((axis) => at[`${stem} ${axis}`]), size = 7 * (1 + 2 * z);
+    nodes.push(svg("rect", { x: X(x) - size / 2, y: Y(y) - size / 2, width: size, height: size, rx: 1, fill: `var(--p${(3 * i) % 4})`, stroke: "var(--desk-ink)", "stroke-width": 0.8 }));
+    words.push(`${stem} at ${x.toFixed(2)}, ${y.toFixed(2)}, ${z.toFixed(2)}`);
+  });
+  if ("effector x" in at) {
+    const [x, y] = [X(at["effector x"]), Y(at["effector y"])];
+    nodes.push(svg("path", { class: "ink", d: `M${x - 4},${y}H${x + 4}M${x},${y - 4}V${y + 4}`, "stroke-width": 1.6 }));
+  }
+  return canvasOf(words.join("; "), nodes);
+};
+
+/** A place in a maze; a sample of all places shows where the corridors are. */
+const mazeSchematic = (values, map) => {
+  map.corridors ??= Array.from({ length: Math.min(500, map.state.length) }, (_, i) => map.state.row(Math.floor(i * map.state.length / Math.min(500, map.state.length))));
+  const all = map.corridors, low = [0, 1].map((j) => Math.min(...all.map((p) => p[j]))), high = [0, 1].map((j) => Math.max(...all.map((p) => p[j])));
+  const span = Math.max(high[0] - low[0], high[1] - low[1], 1e-6), X = (x) => 8 + 84 * (x - (low[0] + high[0] - span) / 2) / span, Y = (y) => 92 - 84 * (y - (low[1] + high[1] - span) / 2) / span;
+  return canvasOf(`at ${values[0].toFixed(1)}, ${values[1].toFixed(1)}`,
+    svg("path", { class: "rail", "stroke-width": 2.2, d: all.map((p) => `M${X(p[0]).toFixed(1)},${Y(p[1]).toFixed(1)}h0`).join("") }),
+    svg("circle", { cx: X(values[0]), cy: Y(values[1]), r: 4, fill: "var(--accent)", stroke: "var(--desk-ink)", "stroke-width": 0.8 }));
+};
+
+/** A state of a map, drawn by its kind. */
+const drawState = (map, values, world) => {
+  const { kind, meaning } = map.schematic;
+  if (kind === "desk" && world) return deskSchematic(values, world);
+  if (kind === "puzzle") return puzzleSchematic(values, meaning, map.dataset);
+  if (kind === "scene" || kind === "cube") return tableSchematic(values, meaning);
+  if (kind === "maze") return mazeSchematic(values, map);
+  return vectorSchematic(values, meaning);
+};
