@@ -1,0 +1,1 @@
+"""What an agent learned: analogy maps with numbers beside them, and the paper's ablations."""

@@ -1,0 +1,121 @@
+"""Figures of an analogy map: the map itself, and queries with their nearest analogies as pictures."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cta.analysis.semantics import NOTHING, SEVERAL, UNKNOWN, Labels
+
+INK, QUIET = "#2f3640", "#9aa3ad"
+PALE = {NOTHING: "#d8dce1", SEVERAL: "#b4bac2", UNKNOWN: "#8fb0d0"}
+HUES = ("#4c78a8", "#54a24b", "#e0812b", "#9467bd", "#c0392b", "#2a9d8f", "#8c6d31", "#d6618f")
+PALER = ("#9ecae9", "#a3d694", "#ffbf79", "#cbb1e0", "#ef9a92", "#8ed6cc", "#d9c48c", "#f2b3cd")
+PALETTE = [shade for pair in zip(HUES, PALER, strict=True) for shade in pair]
+GAP, WIDE = 4, 18
+"""Pixels between a state and its goal, and between pairs."""
+
+
+def task_colours(names: Sequence[str]) -> list[str]:
+    """A colour for each task: opposite tasks, which stand side by side, are shades of one hue."""
+    plain = [name for name in names if name not in PALE]
+    return [PALE.get(name) or PALETTE[plain.index(name) % len(PALETTE)] for name in names]
+
+
+def draw_map(
+    path: Path, places: np.ndarray, tasks: Labels, queries: Sequence[Mapping[str, Any]], *, title: str
+) -> None:
+    """Every pair a dot coloured by its task; the queries numbered."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10.5, 7), dpi=130, facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    ax = figure.add_subplot()
+    size = float(np.clip(60_000 / len(places), 3, 30))
+    # What is unnamed lies below what is named.
+    order = sorted(range(len(tasks.names)), key=lambda i: tasks.names[i] not in PALE)
+    colours = task_colours(tasks.names)
+    for code in order:
+        mine = tasks.codes == code
+        label = f"{tasks.names[code]} ({int(mine.sum()):,})"
+        ax.scatter(*places[mine].T, s=size, color=colours[code], label=label, linewidths=0, rasterized=True)
+    for number, query in enumerate(queries, 1):
+        x, y = places[query["point"]]
+        ax.plot(x, y, "o", markersize=13, markerfacecolor="white", markeredgecolor=INK, markeredgewidth=1.2, zorder=5)
+        ax.text(x, y, str(number), ha="center", va="center_baseline", fontsize=7.5, color=INK, zorder=6)
+    ax.set(xticks=[], yticks=[])
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+    ax.set_title(title, fontsize=11, color=INK, loc="left")
+    handles, labels = ax.get_legend_handles_labels()
+    back = np.argsort([order.index(i) if tasks.names[i] not in PALE else len(order) + i for i in order]).tolist()
+    figure.legend(
+        [handles[i] for i in back],
+        [labels[i] for i in back],
+        loc="outside right upper",
+        frameon=False,
+        fontsize=8,
+        markerscale=float(np.sqrt(40 / size)),
+        labelcolor=INK,
+    )
+    save(figure, path)
+
+
+def draw_neighbours(
+    path: Path,
+    queries: Sequence[Mapping[str, Any]],
+    nearest: np.ndarray,
+    pictures: Mapping[int, tuple[np.ndarray, np.ndarray]],
+    tasks: Labels,
+    *,
+    title: str,
+) -> None:
+    """A row for each query: the pair, then its nearest pairs, each a state and a goal; green marks the same task."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    rows = [query for query in queries if query["point"] in pictures]
+    if not rows:
+        return
+    side = next(iter(pictures.values()))[0].shape[0]
+    cell = 2 * side + GAP
+    # Ranks of which some query has no picture are left out whole.
+    ranks = next(
+        (c for c in range(nearest.shape[1]) if not {nearest[q["point"], c] for q in rows} <= pictures.keys()), None
+    )
+    columns = 1 + (nearest.shape[1] if ranks is None else ranks)
+    height, width = side + 2 * WIDE, cell + WIDE
+    canvas = np.full((len(rows) * height, columns * width + WIDE, 3), 255, np.uint8)
+    for r, query in enumerate(rows):
+        points = [query["point"], *nearest[query["point"]].tolist()]
+        for c, point in enumerate(points[:columns]):
+            top, left = r * height + WIDE, c * width + (0 if c == 0 else WIDE)
+            canvas[top : top + side, left : left + side] = pictures[point][0]
+            canvas[top : top + side, left + side + GAP : left + cell] = pictures[point][1]
+            if c:
+                same = tasks.codes[point] == tasks.codes[query["point"]]
+                canvas[top + side + 3 : top + side + 8, left : left + cell] = (84, 162, 75) if same else (216, 220, 225)
+    figure = Figure(figsize=(canvas.shape[1] / 190, canvas.shape[0] / 190 + 0.4), dpi=100, facecolor="white")
+    FigureCanvasAgg(figure)
+    share = 0.4 / (canvas.shape[0] / 190 + 0.4)
+    ax = figure.add_axes((0, 0, 1, 1 - share))
+    ax.imshow(canvas, interpolation="antialiased")
+    ax.axis("off")
+    for r, query in enumerate(rows):
+        name = f"{r + 1}  {query['name']}"
+        ax.text(2, r * height + WIDE - 4, name, fontsize=8, color=INK, va="bottom", weight="bold")
+    figure.text(0.005, 1 - share / 2, title, fontsize=10, color=INK, va="center")
+    save(figure, path)
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write a PNG, all of it or nothing."""
+    from io import BytesIO
+
+    from cta.data.files import write_whole
+
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png")
+    write_whole(path, buffer.getvalue())

@@ -1,0 +1,104 @@
+"""Pictures of states: drawn for the embedded worlds, rendered for OGBench's, schematic where neither works."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cta.analysis.draw_schematic import draw_schematic
+from cta.analysis.states import Schematic
+from cta.data import TrajectoryDataset
+from cta.data.files import environment_name
+from cta.envs.desk import find_world
+from cta.envs.names import KNOWN
+from cta.errors import CtaError
+
+DRAWN_PIXELS = 160
+RENDERED_PIXELS = 200
+IMAGE_TIMES = 2
+"""How much larger than life an image observation is shown."""
+
+
+@dataclass(frozen=True)
+class Painter:
+    """`paint(row)` is an image (side, side, 3) uint8 of a row's state.
+
+    `kind`: drawn, rendered, observed (the observation is an image) or schematic; `note`: why nothing better.
+    """
+
+    paint: Callable[[int], np.ndarray]
+    kind: str
+    note: str | None = None
+
+
+@contextmanager
+def open_painter(dataset_name: str, data: TrajectoryDataset, schematic: Schematic) -> Iterator[Painter]:
+    """The best painter there is for these rows; it holds a simulator while it is open, if it needs one."""
+    world = find_world(dataset_name)
+    if len(data.observation_shape) == 3:
+        yield Painter(lambda row: _enlarged(np.asarray(data.observations[row])[..., :3]), "observed")
+        return
+    if world is not None:
+        from cta.envs.desk_draw import draw
+
+        yield Painter(_canvas(lambda ax, row: draw(ax, world, data.observations[row], labels=False)), "drawn")
+        return
+    stand_in = _canvas(lambda ax, row: draw_schematic(ax, schematic, schematic.numbers[row], dataset_name))
+    try:
+        env = _simulator(dataset_name, data)
+    except CtaError as problem:
+        yield Painter(stand_in, "schematic", f"schematic pictures: {problem}")
+        return
+    try:
+        yield Painter(lambda row: _rendered(env, data, row), "rendered")
+    finally:
+        from cta.envs.ogbench import close_env
+
+        close_env(env)
+
+
+def _enlarged(image: np.ndarray) -> np.ndarray:
+    return image.repeat(IMAGE_TIMES, axis=0).repeat(IMAGE_TIMES, axis=1)
+
+
+def _canvas(draw: Callable[[Any, int], None]) -> Callable[[int], np.ndarray]:
+    """A painter that draws into one small figure again and again."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(DRAWN_PIXELS / 100, DRAWN_PIXELS / 100), dpi=100, facecolor="white")
+    canvas = FigureCanvasAgg(figure)
+
+    def paint(row: int) -> np.ndarray:
+        figure.clear()
+        draw(figure.add_axes((0.01, 0.01, 0.98, 0.98)), row)
+        canvas.draw()
+        return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+
+    return paint
+
+
+def _simulator(dataset_name: str, data: TrajectoryDataset) -> Any:
+    """The dataset's environment, ready to be put into any of its states."""
+    from cta.envs import gl
+    from cta.envs.names import family
+    from cta.envs.ogbench import make_env, seeded_reset
+
+    if dataset_name not in KNOWN:
+        raise CtaError(f"{dataset_name} belongs to no known environment")
+    if not {"qpos", "qvel"} <= data.info.keys():
+        raise CtaError(f"{data.name} has no qpos and qvel to put the simulator into its states")
+    gl.enable_rendering()
+    # Targets and success colours belong to an evaluation; a state of the data has neither.
+    options = {} if family(dataset_name).endswith("maze") else {"visualize_info": False}
+    env = make_env(environment_name(dataset_name), render_size=(RENDERED_PIXELS, RENDERED_PIXELS), **options)
+    seeded_reset(env, 0, {"task_id": 1})
+    return env
+
+
+def _rendered(env: Any, data: TrajectoryDataset, row: int) -> np.ndarray:
+    state = {key: np.asarray(data.info[key][row]) for key in ("qpos", "qvel", "button_states") if key in data.info}
+    env.set_state(**{key: values if key == "button_states" else values.astype(float) for key, values in state.items()})
+    return np.asarray(env.render())[..., :3]
