@@ -154,6 +154,10 @@ class GoalPolicy:
         return array
 
 
+QUESTIONS = ("value", "dual_value", "analogy", "subgoal")
+"""What can be asked about a pair beside the action; no agent knows all of them by duty."""
+
+
 @lru_cache(maxsize=64)
 def answer(agent: Agent, question: str) -> Any:
     """`value`, `dual_value`, `analogy` or `subgoal` of an agent as a compiled function of (networks, s, g)."""

@@ -12,6 +12,7 @@ COMMANDS = {
     "train": "train an agent on a dataset and score it on the way",
     "resume": "continue a run that stopped",
     "evaluate": "score a run's checkpoints in the simulator, record videos",
+    "export": "write a policy that needs neither the run nor this package",
     "scores": "compare the scores of several runs",
     "reproduce": "carry out a plan: generate, train and score, within a budget",
     "results": "collect, check and keep score files",

@@ -1,0 +1,210 @@
+"""A policy on its own: weights, programs and a description, usable without this package.
+
+The folder holds `policy.safetensors` (the weights), a StableHLO program for each thing the policy can do (`act`, and
+`value`, `dual_value`, `analogy`, `subgoal` where the agent has them; any batch size, on CPU and CUDA), `policy.json`
+(inputs, outputs, provenance) and `load.py`, a short loader.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+from safetensors.numpy import save
+
+from cta import provenance
+from cta.agents import Networks
+from cta.agents.policy import QUESTIONS, GoalPolicy, answer
+from cta.config import to_dict
+from cta.data.files import write_whole
+from cta.errors import CtaError
+from cta.experiment import Run
+from cta.export import load as loader
+from cta.training.checkpoints import flatten, unflatten
+
+FORMAT = "cta-policy-1"
+PLATFORMS = ("cpu", "cuda")
+TOLERANCE = 1e-4
+"""Largest difference between an exported action and the original one, both in float32, that counts as rounding."""
+
+
+class Program(NamedTuple):
+    """A function of (weights, …) as StableHLO."""
+
+    content: bytes
+    weights: list[str]
+    inputs: list[dict[str, Any]]
+    outputs: list[dict[str, Any]]
+
+
+def export_policy(run: str | Path | Run, out: str | Path, *, seed: int | None = None, step: int | None = None) -> Path:
+    """Write the policy of a run's seed (default: the first) at a checkpoint (default: the newest) into folder `out`.
+
+    The folder appears when it is complete and its actions agree with the run's.
+    """
+    run = run if isinstance(run, Run) else Run(run)
+    out = Path(out).expanduser()
+    if out.exists():
+        raise CtaError(f"{out} exists already: give --out a new folder")
+    step = run.steps()[-1] if step is None and run.steps() else step
+    policy = run.policy(seed=seed, step=step)
+    fresh = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    try:
+        fresh.parent.mkdir(parents=True, exist_ok=True)
+        _write(policy, fresh, _origin(run, run.config.seeds[0] if seed is None else seed, step))
+        _check(policy, fresh)
+        os.replace(fresh, out)
+    except OSError as error:
+        raise CtaError(f"{out}: cannot be written ({error.strerror or error})") from error
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return out
+
+
+def _write(policy: GoalPolicy, folder: Path, origin: dict[str, Any]) -> None:
+    arrays = {name: np.asarray(array) for name, array in flatten(policy.networks).items()}
+    programs = export_programs(policy)
+    needed = sorted({name for program in programs.values() for name in program.weights})
+    weights = save({name: np.asarray(arrays[name], order="C") for name in needed})
+    functions = {}
+    for name, program in programs.items():
+        write_whole(folder / f"{name}.stablehlo", program.content)
+        functions[name] = {
+            "file": f"{name}.stablehlo",
+            "sha256": _sha256(program.content),
+            "weights": program.weights,
+            "inputs": program.inputs,
+            "outputs": program.outputs,
+        }
+    functions["act"]["memory"] = programs["act"].outputs[1:]
+    observed = {"shape": list(policy.spec.observation_shape), "dtype": str(_dtype(policy))}
+    about = {
+        "format": FORMAT,
+        "observation": observed,
+        "goal": {**observed, "meaning": "an observation of the state to reach"},
+        "action": {"shape": [policy.spec.action_dim], "dtype": "float32", "range": [-1, 1]},
+        "batch": "a leading axis of any size, called b below",
+        "platforms": list(PLATFORMS),
+        "weights": {
+            "file": "policy.safetensors",
+            "sha256": _sha256(weights),
+            "parameters": sum(arrays[name].size for name in needed),
+        },
+        "functions": functions,
+        "provenance": origin,
+    }
+    write_whole(folder / "policy.safetensors", weights)
+    write_whole(folder / "policy.json", json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+    write_whole(folder / "load.py", Path(str(loader.__file__)).read_bytes())
+
+
+def export_programs(policy: GoalPolicy) -> dict[str, Program]:
+    """`act` and whatever the agent can answer, each as a program for any batch size."""
+    agent = policy.agent
+    (batch,) = jax.export.symbolic_shape("b")
+    pair = jax.ShapeDtypeStruct((batch, *policy.spec.observation_shape), _dtype(policy))
+    scalars = [jax.ShapeDtypeStruct((), kind) for kind in (jnp.float32, jnp.uint32, jnp.uint32)]
+
+    def first(networks: Networks, observations: Any, goals: Any) -> Any:
+        return agent.act(networks, observations, goals, jax.random.key(0), 0.0, None)[1]
+
+    memory = jax.eval_shape(first, policy.networks, pair, pair)
+    cells, shape_of_memory = jax.tree.flatten(memory)
+
+    def act(networks: Networks, observations: Any, goals: Any, temperature: Any, seed: Any, call: Any, *held: Any):
+        # The same stream as GoalPolicy's.
+        key, _ = jax.random.split(jax.random.fold_in(jax.random.key(seed), call))
+        before = jax.tree.unflatten(shape_of_memory, held) if held else None
+        actions, after = agent.act(networks, observations, goals, key, temperature, before)
+        return (actions, *jax.tree.leaves(after))
+
+    names = ["observations", "goals", "temperature", "seed", "call", *(f"memory{i}" for i in range(len(cells)))]
+    programs = {"act": _program(policy.networks, act, names, [pair, pair, *scalars, *cells], "actions")}
+    for question in QUESTIONS:
+        function = answer(agent, question)
+        try:
+            jax.eval_shape(function, policy.networks, pair, pair)
+        except NotImplementedError:
+            continue
+        programs[question] = _program(
+            policy.networks, lambda n, s, g, f=function: (f(n, s, g),), names[:2], [pair, pair], question
+        )
+    return programs
+
+
+def _program(
+    networks: Networks, function: Callable[..., Any], names: list[str], inputs: list[Any], output: str
+) -> Program:
+    """Export `function(networks, *inputs)` as a function of (flat weights, *inputs), of those weights that it reads."""
+    shapes = flatten(jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), networks))
+
+    def of_flat(weights: dict[str, Any], *values: Any) -> Any:
+        unread = {name: jnp.zeros(leaf.shape, leaf.dtype) for name, leaf in shapes.items() if name not in weights}
+        whole: Any = {**unread, **weights}
+        return function(unflatten(networks, whole, "weights"), *values)
+
+    def export(weights: dict[str, Any], values: list[Any]) -> jax.export.Exported:
+        return jax.export.export(jax.jit(of_flat), platforms=PLATFORMS)(weights, *values)
+
+    # Which weights are read shows only where shapes are numbers. Flat arguments come in the order of sorted names.
+    order = sorted(shapes)
+    read = [order[i] for i in export(shapes, [_one(value) for value in inputs]).module_kept_var_idx if i < len(order)]
+    made = export({name: shapes[name] for name in read}, inputs)
+    return Program(
+        bytes(made.serialize()),
+        read,
+        [_facts(name, value) for name, value in zip(names, inputs, strict=True)],
+        [_facts(output if i == 0 else f"memory{i - 1}", value) for i, value in enumerate(made.out_avals)],
+    )
+
+
+def _one(value: Any) -> Any:
+    """The shape of a batch of one."""
+    return jax.ShapeDtypeStruct([size if isinstance(size, int) else 1 for size in value.shape], value.dtype)
+
+
+def _facts(name: str, value: Any) -> dict[str, Any]:
+    shape = [size if isinstance(size, int) else str(size) for size in value.shape]
+    return {"name": name, "shape": shape, "dtype": str(value.dtype)}
+
+
+def _check(policy: GoalPolicy, folder: Path) -> None:
+    """What was written acts as the run does."""
+    rng = np.random.default_rng(0)
+    shape = (32, *policy.spec.observation_shape)
+    if policy.spec.image_shape:
+        pair = [rng.integers(0, 256, shape, np.uint8) for _ in range(2)]
+    else:
+        pair = [rng.standard_normal(shape).astype(np.float32) for _ in range(2)]
+    with jax.default_device(jax.devices("cpu")[0]):
+        gap = np.abs(loader.load(folder)(*pair, first=True) - policy(*pair, first=True)).max()
+    if not gap <= TOLERANCE:
+        raise CtaError(f"the exported policy differs from the run's by {gap:.2g}: the export was not kept")
+
+
+def _origin(run: Run, seed: int, step: int | None) -> dict[str, Any]:
+    return {
+        "run": run.path.name,
+        "agent": run.config.agent_name,
+        "dataset": run.config.dataset_name,
+        "seed": seed,
+        "step": step,
+        "exported_with": provenance.versions(),
+        "training": run.files.provenance(),
+        "config": to_dict(run.config),
+    }
+
+
+def _dtype(policy: GoalPolicy) -> np.dtype:
+    return np.dtype(np.uint8 if policy.spec.image_shape else np.float32)
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
