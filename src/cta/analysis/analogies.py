@@ -11,10 +11,12 @@ import numpy as np
 
 from cta import provenance
 from cta.agents import Spec
-from cta.analysis import embedding, figures, purity, queries, representations, semantics, states
+from cta.analysis import embedding, figures, purity, queries, representations
 from cta.analysis.neighbours import METRICS, nearest, neighbour_groups
 from cta.analysis.paint import open_painter
 from cta.analysis.pairs import DESK_STEPS_APART, STEPS_APART, Pairs, draw_pairs
+from cta.analysis.semantics import Labels, Semantics, read
+from cta.analysis.states import Schematic, schematic
 from cta.data import TrajectoryDataset
 from cta.data.files import write_whole
 from cta.data.progress import progress
@@ -54,10 +56,10 @@ class Subject:
     split: str
     data: TrajectoryDataset
     pairs: Pairs
-    semantics: semantics.Semantics
-    schematic: states.Schematic
-    tasks: semantics.Labels
-    contexts: semantics.Labels
+    semantics: Semantics
+    schematic: Schematic
+    tasks: Labels
+    contexts: Labels
 
 
 def make_map(run: Run, options: MapOptions, out: Path, *, say: Say = print) -> dict[str, Any]:
@@ -127,9 +129,9 @@ def open_subject(run: Run, options: MapOptions) -> Subject:
     apart = options.apart or (DESK_STEPS_APART if find_world(name) else STEPS_APART)
     first = queries.asked_rows(options.queries)
     pairs = draw_pairs(data, options.pairs, apart=apart, seed=options.draw_seed, first=first)
-    meaning = semantics.read(name, data)
+    meaning = read(name, data)
     tasks, contexts = meaning.tasks(pairs.states, pairs.goals), meaning.contexts(pairs.states)
-    return Subject(name, options.split, data, pairs, meaning, states.schematic(name, data), tasks, contexts)
+    return Subject(name, options.split, data, pairs, meaning, schematic(name, data), tasks, contexts)
 
 
 def _seed_index(run: Run, seed: int | None) -> int:
@@ -221,11 +223,11 @@ def _write_frames(out: Path, pictures: dict[int, tuple[np.ndarray, np.ndarray]],
 
 def _columns(subject: Subject, places: np.ndarray, near: dict[Any, np.ndarray]) -> dict[str, Any]:
     """The long columns of map.json, rounded to what a page can show."""
-    pairs, schematic = subject.pairs, subject.schematic
+    pairs, drawn = subject.pairs, subject.schematic
 
     def short(rows: np.ndarray) -> list[list[float]]:
         # Whole numbers, as bits and lights are, are written without a point.
-        numbers = np.round(schematic.numbers[rows].astype(np.float64), 3).tolist()
+        numbers = np.round(drawn.numbers[rows].astype(np.float64), 3).tolist()
         return [[int(value) if value == int(value) else value for value in row] for row in numbers]
 
     return {
@@ -238,8 +240,8 @@ def _columns(subject: Subject, places: np.ndarray, near: dict[Any, np.ndarray]) 
         "rows": {"state": pairs.states.tolist(), "goal": pairs.goals.tolist()},
         "neighbours": {metric: rows.tolist() for metric, rows in near.items()},
         "schematic": {
-            "kind": schematic.kind,
-            "meaning": list(schematic.meaning),
+            "kind": drawn.kind,
+            "meaning": list(drawn.meaning),
             "state": short(pairs.states),
             "goal": short(pairs.goals),
         },

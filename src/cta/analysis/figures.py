@@ -82,10 +82,9 @@ def draw_neighbours(
     side = next(iter(pictures.values()))[0].shape[0]
     cell = 2 * side + GAP
     # Ranks of which some query has no picture are left out whole.
-    ranks = next(
-        (c for c in range(nearest.shape[1]) if not {nearest[q["point"], c] for q in rows} <= pictures.keys()), None
-    )
-    columns = 1 + (nearest.shape[1] if ranks is None else ranks)
+    shown = nearest[[query["point"] for query in rows]]
+    whole = [set(ranked) <= pictures.keys() for ranked in shown.T.tolist()]
+    columns = 1 + [*whole, False].index(False)
     height, width = side + 2 * WIDE, cell + WIDE
     canvas = np.full((len(rows) * height, columns * width + WIDE, 3), 255, np.uint8)
     for r, query in enumerate(rows):

@@ -9,6 +9,7 @@ import numpy as np
 from cta.agents import Agent, Networks, Spec
 from cta.agents.conditioning import GoalConditioned
 from cta.agents.dual import DualLearner
+from cta.agents.gcb import GcbLearner
 from cta.analysis.pairs import Pairs
 from cta.data import TrajectoryDataset
 from cta.errors import CtaError
@@ -30,9 +31,9 @@ def names(agent: Agent) -> tuple[str, ...]:
     goal = agent.goal
     found: list[str] = []
     if goal.learner is not None:
-        dual = isinstance(goal.learner, DualLearner)
-        analogy = "α∨" if dual else "α(GCB)"
-        found += ["ψ(g)", analogy] if dual or goal.learner.config.use == "psi" else [analogy]
+        analogy = "α∨" if isinstance(goal.learner, DualLearner) else "α(GCB)"
+        pairwise = isinstance(goal.learner, GcbLearner) and goal.learner.config.use == "pair"
+        found += [analogy] if pairwise else ["ψ(g)", analogy]
     if goal.eta.use:
         inside = {"raw": "ρ(s,g)", "dual": "η(ψ(g))", "analogy": "η(α∨)", "gcb": "η(α(GCB))"}
         found.append(inside[goal.kind])

@@ -4,7 +4,7 @@ A dataset is read once into `Semantics`; tasks and contexts of any pairs then fo
 happened is named after it ("open the drawer", "press 5"); the others are "nothing changes" and "several changes".
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -47,7 +47,7 @@ class Semantics:
     events: Events | None = None
     sides: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     """Discrete components of every row, (rows, C): the context of a pair is its state's."""
-    words: tuple[Sequence[str], ...] = ()
+    words: tuple[tuple[str, ...], ...] = ()
     """words[c][v] says that component c has value v."""
     joiner: str = ", "
 
@@ -109,7 +109,7 @@ def _lights(layout: Layout, lights: np.ndarray) -> Semantics:
 
     def events(states: np.ndarray, goals: np.ndarray) -> Happened:
         flipped = lights[states] ^ lights[goals]
-        return (flipped[:, None] == patterns[None]).all(axis=-1), flipped.any(axis=1)
+        return np.all(flipped[:, None] == patterns[None], axis=-1), np.asarray(flipped.any(axis=1))
 
     names = tuple(f"press {i}" for i in range(len(patterns)))
     return Semantics(names, events, lights, (("0", "1"),) * count, joiner="")
@@ -130,7 +130,7 @@ def _parts(layout: Layout, sides: np.ndarray) -> Semantics:
     def events(states: np.ndarray, goals: np.ndarray) -> Happened:
         step = sides[goals] - sides[states]
         happened = np.stack([step == 1, step == -1], axis=-1).reshape(len(states), -1)
-        return happened, happened.any(axis=1)
+        return happened, np.asarray(happened.any(axis=1))
 
     return Semantics(tuple(names), events, sides, tuple(words))
 
@@ -179,5 +179,5 @@ def _maze(data: TrajectoryDataset) -> Semantics:
         octant = np.round(np.arctan2(step[:, 1], step[:, 0]) / (np.pi / 4)).astype(np.int64) % len(DIRECTIONS)
         return (octant[:, None] == np.arange(len(DIRECTIONS))) & far[:, None], far
 
-    words = tuple([f"{axis} {i}" for i in range(int(cells[:, c].max()) + 1)] for c, axis in enumerate("xy"))
+    words = tuple(tuple(f"{axis} {i}" for i in range(int(cells[:, c].max()) + 1)) for c, axis in enumerate("xy"))
     return Semantics(tuple(f"go {direction}" for direction in DIRECTIONS), events, cells, words)
