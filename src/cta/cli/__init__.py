@@ -16,6 +16,7 @@ COMMANDS = {
     "scores": "compare the scores of several runs",
     "reproduce": "carry out a plan: generate, train and score, within a budget",
     "results": "collect, check and keep score files",
+    "table": "the paper's tables with ours beside them",
     "data": "generate, download, list and inspect datasets",
     "agents": "list the agents",
     "ooc": "hold out pairs of context and task, train, and ask for them",
