@@ -24,6 +24,7 @@ COMMANDS = {
     "bench": "measure speed and memory on this machine",
     "analogies": "map what an agent takes for the change between state and goal, with numbers",
     "report": "write one HTML page about runs: curves, tables, analogy map, rollouts",
+    "ablate": "train over subgoal steps k or rank b, with curves and bars",
     "doctor": "show devices, versions, rendering and data folders",
 }
 
