@@ -44,6 +44,8 @@ class Settings:
     """Only these datasets, separated by commas."""
     ours: bool = False
     """Only lines we have results for."""
+    intervals: bool = True
+    """Bootstrap intervals (they take a second a line)."""
     update: Path | None = None
     """Fill the marked blocks of this document instead."""
     check: Path | None = None
@@ -69,7 +71,9 @@ def main(argv: list[str]) -> int:
     elif settings.check:
         text = settings.check.read_text()
         fresh, count = filled(text, lambda words: block(words, settings.results))
-        console.print(f"{settings.check}: {count} blocks, {'up to date' if fresh == text else 'not what the results say'}")
+        console.print(
+            f"{settings.check}: {count} blocks, {'up to date' if fresh == text else 'not what the results say'}"
+        )
         return DONE if fresh == text else ERROR
     elif settings.name is None:
         raise CtaError("which table? main, ooc, gcb, maze, pixel, noisy or hierarchy")
@@ -96,7 +100,8 @@ def _build(settings: Settings, results):
     from cta.results.tables import Selection, build
 
     assert settings.name is not None
-    return build(settings.name, results, Selection(_set(settings.agents), _set(settings.datasets), settings.ours))
+    selection = Selection(_set(settings.agents), _set(settings.datasets), settings.ours, settings.intervals)
+    return build(settings.name, results, selection)
 
 
 def _cells(settings: Settings) -> list:

@@ -1,6 +1,5 @@
 """Carrying out a plan: one training process on the accelerator, generation and scoring beside it on the cores."""
 
-import json
 import shutil
 import signal
 import time
@@ -9,16 +8,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from cta.envs.generate import plan_job
 from cta.reproduce.board import Board, clock
 from cta.reproduce.jobs import Job, generate_words, pack_words, score_words, train_words
 from cta.reproduce.plan import PlannedCell
 from cta.reproduce.rates import Rates
 from cta.reproduce.schedule import Option, Schedule, schedule
+from cta.reproduce.watch import data_notices, generated_share, training_progress
 from cta.reproduce.work import Pending, Unit, Workspace
-from cta.results import records
-from cta.training.logs import CsvLog
 
+DONE, SEED_STOPPED = 0, 4
+"""Exit codes of a training process that came to its end."""
 POLL_S = 0.5
 SCORERS = 2
 """Two scoring processes fill the cores better than one, whose last long episodes leave most of them idle."""
@@ -53,6 +52,7 @@ class Driver:
         self._packing: Job | None = None
         self._stop = False
         self._said: set[str] = set()
+        self._asked: set[tuple[Unit, int]] = set()
         self.began = now = time.monotonic()
         self._deadline = None if options.budget is None else now + options.budget - options.reserve
         self._end = None if options.budget is None else now + options.budget
@@ -124,19 +124,11 @@ class Driver:
 
     def _seconds_left(self, unit: Unit) -> float | None:
         assert self._training is not None
-        step, rate = self._trained(unit)
+        step, rate = training_progress(unit)
         if rate:
             return (unit.cell.steps - step) / rate
         whole = self.rates.train_seconds(unit.cell.agent, unit.cell.dataset, len(unit.seeds), unit.cell.steps)
         return None if whole is None else max(1.0, whole - self._training.seconds)
-
-    def _trained(self, unit: Unit) -> tuple[int, float]:
-        """(last logged step, steps per second, median of the last logged blocks)."""
-        rows = CsvLog(unit.path / "train.csv").read() if (unit.path / "train.csv").is_file() else []
-        if not rows:
-            return unit.step, 0.0
-        rates = sorted(float(row["steps_per_s"]) for row in rows[-5 * len(unit.seeds) :])
-        return int(rows[-1]["step"]), rates[len(rates) // 2]
 
     # Starting
 
@@ -166,12 +158,13 @@ class Driver:
     def _score(self) -> None:
         """One process for all checkpoints of a run that wait: starting one takes a while."""
         busy = {(item.unit, item.step) for job in self._side for item in job.subject}
-        waiting = [i for i in self._waiting() if (i.unit, i.step) not in busy and i not in self.failed]
+        waiting = [i for i in self._waiting() if (i.unit, i.step) not in busy | self._asked and i.settled]
         while waiting and len(self._side) < SCORERS:
             first = waiting[0]
             group = tuple(item for item in waiting if item.unit == first.unit and item.urgent == first.urgent)
             waiting = [item for item in waiting if item not in group]
             steps = [item.step for item in group]
+            self._asked |= {(item.unit, item.step) for item in group}
             name = f"score {first.unit.name}, step {', '.join(f'{step:,}' for step in steps)}"
             self.board.say(name)
             words = score_words(self.space, first.unit, steps, self.options.cores)
@@ -206,6 +199,10 @@ class Driver:
         if self._training is not None and (code := self._training.poll()) is not None:
             job, self._training = self._training, None
             self._note_clock(job)
+            self.space.tidy(job.subject)
+            if code == SEED_STOPPED:
+                self.board.say(f"notice: {job.name}: {job.last_words()}")
+                code = DONE
             self._ended(job, code, job.subject, text=f"trained: {job.subject.name}, {clock(job.seconds)}")
         if self._generating is not None and (code := self._generating.poll()) is not None:
             job, self._generating = self._generating, None
@@ -239,7 +236,7 @@ class Driver:
         unit: Unit = job.subject
         self._note_clock(job)
         self._compare_data(unit)
-        step, rate = self._trained(unit)
+        step, rate = training_progress(unit)
         if not rate or job.seconds < 20:
             return
         self.rates.measured(unit.cell.agent, unit.cell.dataset, len(unit.seeds), rate * len(unit.seeds))
@@ -255,21 +252,12 @@ class Driver:
 
     def _compare_data(self, unit: Unit) -> None:
         """Say so if a record knows another fingerprint of the same data."""
-        path = unit.path / "provenance.json"
-        if str(path) in self._said or not path.is_file():
+        if str(unit.path) in self._said:
             return
-        try:
-            seen = json.loads(path.read_text())
-        except (OSError, ValueError):
-            return
-        if "dataset" not in seen:
-            return
-        self._said.add(str(path))
-        here = records.empty(unit.cell.dataset, unit.cell.agent)
-        here["training"] = [{"seeds": [0], "data": seen["dataset"], "hardware": seen.get("hardware")}]
-        known = [cell.record for cell in self.space.results.cells() if cell.dataset == unit.cell.dataset]
-        for notice in records.notices([*known, here]):
-            if notice not in self._said:
+        found = data_notices(self.space, unit)
+        if found is not None:
+            self._said.add(str(unit.path))
+            for notice in set(found) - self._said:
                 self._said.add(notice)
                 self.board.say(f"notice: {notice}")
 
@@ -277,23 +265,16 @@ class Driver:
         shown: dict[str, tuple[float | None, str]] = {}
         if self._training is not None:
             unit = self._training.subject
-            step, rate = self._trained(unit)
+            step, rate = training_progress(unit)
             left = f", {clock((unit.cell.steps - step) / rate)} left" if rate else ""
             note = f"{step:,} of {unit.cell.steps:,}, {rate * len(unit.seeds):,.0f} seed-steps/s{left}"
             shown[self._training.name] = step / unit.cell.steps, note if rate else "starting"
         if self._generating is not None:
-            share = self._generated(self._generating.subject)
+            share = generated_share(self.space, self._generating.subject)
             shown[self._generating.name] = share, f"{share:.0%}"
         for job in (*self._side, *([self._packing] if self._packing else [])):
             shown[job.name] = None, clock(job.seconds)
         return shown
-
-    def _generated(self, cell: PlannedCell) -> float:
-        """Share of the episodes that are there."""
-        size = {"episodes": cell.data.episodes, "episode_steps": cell.data.episode_steps, "seed": cell.data.seed}
-        job = plan_job(cell.dataset, folder=self.space.data_folder(cell), **size)
-        parts = sum(1 for _ in job.workshop().glob("*.npz")) if job.workshop().is_dir() else 0
-        return min(1.0, parts / sum(job.count(split) for split in ("train", "validation")))
 
     # Ending
 

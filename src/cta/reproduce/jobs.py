@@ -88,7 +88,8 @@ def train_words(space: Workspace, unit: Unit) -> list[str]:
     words += ["--steps", str(cell.steps)]
     words += ["--seeds", ",".join(map(str, unit.seeds)) + ("," if len(unit.seeds) == 1 else "")]
     words += ["--eval-interval", "0", "--checkpoint-interval", str(every), "--log-interval", str(min(5_000, every))]
-    words += ["--run-dir", str(unit.path)]
+    # All checkpoints: `Workspace.tidy` removes those that nobody waits for.
+    words += ["--keep", "0", "--run-dir", str(unit.path)]
     for name, value in cell.settings:
         flag = f"--agent.{name.replace('_', '-')}"
         if isinstance(value, bool):

@@ -2,9 +2,11 @@
 killed driver could lose.
 """
 
+import contextlib
 import json
 import re
 import shutil
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,8 @@ from cta.reproduce.plan import Plan, PlannedCell
 from cta.results.protocol import TASKS
 from cta.results.records import by_seed
 from cta.results.store import Results
+
+SETTLE_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,15 @@ class Pending:
     unit: Unit
     step: int
     seeds: tuple[int, ...]
+
+    @property
+    def settled(self) -> bool:
+        """Whether to begin with it: starting a scoring process takes long enough for the next checkpoint to come."""
+        try:
+            age = time.time() - (self.unit.path / "checkpoints" / str(self.step)).stat().st_mtime
+        except OSError:
+            return False
+        return self.unit.finished or age > SETTLE_S
 
     @property
     def urgent(self) -> bool:
@@ -182,10 +195,16 @@ class Workspace:
         ]
 
     def tidy(self, unit: Unit) -> None:
-        """Of a run that is trained and scored only the last checkpoint is of use."""
-        if unit.finished and not any(item.unit == unit for item in self.pending(unit.cell)):
-            for step in unit.checkpoints()[:-1]:
-                shutil.rmtree(unit.path / "checkpoints" / str(step), ignore_errors=True)
+        """Remove the checkpoints that nobody needs: those before the newest that are scored or not to be scored."""
+        waiting = {item.step for item in self.pending(unit.cell) if item.unit == unit}
+        for step in unit.checkpoints()[:-1]:
+            if step not in waiting:
+                folder = unit.path / "checkpoints"
+                # Renamed first, as the trainer does: under its number a checkpoint is whole or not there.
+                gone = folder / f".deleted-{step}"
+                with contextlib.suppress(OSError):
+                    (folder / str(step)).rename(gone)
+                shutil.rmtree(gone, ignore_errors=True)
 
     def clock(self, unit: Unit) -> float:
         """Seconds its training processes have taken so far."""

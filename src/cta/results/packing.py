@@ -53,7 +53,8 @@ def pack_run(
     spec = Spec.of(seen["observation_shape"], seen["action_dim"])
     files, sizes = [], []
     for index, seed in enumerate(run.config.seeds):
-        missing = {step: networks[index] for step, networks in stored.items() if (seed, step) not in done}
+        wanted = [step for step in steps if (seed, step) not in done and seed in run.good_seeds(step)]
+        missing = {step: stored[step][index] for step in wanted}
 
         def content(part: dict[int, Networks], seed: int = seed) -> bytes:
             names = {"dataset": run.config.dataset_name, "agent_name": run.config.agent_name, "agent": run.agent}

@@ -1,5 +1,6 @@
 """Scoring trained policies into a results folder: checkpoints of a run, or files of weights."""
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -60,7 +61,13 @@ def candidates(path: Path, steps: Sequence[int] = ()) -> list[Candidate]:
     found = []
     for step in steps or run.steps()[-1:]:
         _, networks = run.networks(step)
+        good = run.good_seeds(step)
         for seed, weights in zip(run.config.seeds, networks, strict=True):
+            if seed not in good:
+                print(
+                    f"notice: {run.path}: seed {seed} had diverged by step {step:,} and is not scored", file=sys.stderr
+                )
+                continue
             found.append(
                 Candidate(
                     run.config.dataset_name, run.config.agent_name, run.agent, seed, step, "float32",

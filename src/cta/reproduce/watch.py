@@ -1,0 +1,46 @@
+"""How far jobs have come, read from the files they write."""
+
+import json
+from pathlib import Path
+
+from cta.envs.generate import SPLITS, plan_job
+from cta.reproduce.plan import PlannedCell
+from cta.reproduce.work import Unit, Workspace
+from cta.results import records
+from cta.training.logs import CsvLog
+
+
+def training_progress(unit: Unit) -> tuple[int, float]:
+    """(last logged step, steps per second: the median of the last logged blocks, 0 before the first)."""
+    path = unit.path / "train.csv"
+    rows = CsvLog(path).read() if path.is_file() else []
+    if not rows:
+        return unit.step, 0.0
+    rates = sorted(float(row["steps_per_s"]) for row in rows[-5 * len(unit.seeds) :])
+    return int(rows[-1]["step"]), rates[len(rates) // 2]
+
+
+def generated_share(space: Workspace, cell: PlannedCell) -> float:
+    """Share of a dataset's episodes that are there."""
+    size = {"episodes": cell.data.episodes, "episode_steps": cell.data.episode_steps, "seed": cell.data.seed}
+    job = plan_job(cell.dataset, folder=space.data_folder(cell), **size)
+    parts = sum(1 for _ in job.workshop().glob("*.npz")) if job.workshop().is_dir() else 0
+    return min(1.0, parts / sum(job.count(split) for split in SPLITS))
+
+
+def data_notices(space: Workspace, unit: Unit) -> list[str] | None:
+    """What the records know of other fingerprints of this run's data; None until the run has read them."""
+    seen = _json(unit.path / "provenance.json")
+    if "dataset" not in seen:
+        return None
+    here = records.empty(unit.cell.dataset, unit.cell.agent)
+    here["training"] = [{"seeds": [0], "data": seen["dataset"], "hardware": seen.get("hardware")}]
+    known = [cell.record for cell in space.results.cells() if cell.dataset == unit.cell.dataset]
+    return records.notices([*known, here])
+
+
+def _json(path: Path) -> dict:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}

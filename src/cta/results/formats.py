@@ -1,0 +1,98 @@
+"""A table as Markdown, LaTeX, CSV or on a terminal, and inside a document between marks."""
+
+import csv
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from cta.data.files import write_whole
+from cta.errors import CtaError
+from cta.results.tables import Table
+
+MARK = re.compile(r"<!-- table: (?P<words>[^>]*?) -->\n(?P<body>.*?)<!-- /table -->", re.S)
+"""A block of a document: the words are those of `cta table`, the body is what it prints as Markdown."""
+
+
+def markdown(table: Table) -> str:
+    """A pipe table, notes below."""
+    rows = [table.columns, tuple("---" for _ in table.columns), *table.lines]
+    text = "\n".join(f"| {' | '.join(_escaped(word) for word in row)} |" for row in rows)
+    return text + "\n" + "".join(f"\n{note}." for note in table.notes) + ("\n" if table.notes else "")
+
+
+def _escaped(word: str) -> str:
+    return word.replace("|", "\\|")
+
+
+def latex(table: Table) -> str:
+    """A booktabs table; needs \\usepackage{booktabs}."""
+    rule = "l" * len(table.columns)
+    lines = [f"\\begin{{tabular}}{{{rule}}}", "\\toprule"]
+    lines += [" & ".join(_tex(word) for word in table.columns) + " \\\\", "\\midrule"]
+    lines += [" & ".join(_tex(word) for word in line) + " \\\\" for line in table.lines]
+    lines += ["\\bottomrule", "\\end{tabular}"]
+    return "\n".join([*lines, *(f"% {note}" for note in table.notes)]) + "\n"
+
+
+def _tex(word: str) -> str:
+    for plain, escaped in (("\\", "\\textbackslash{}"), ("%", "\\%"), ("&", "\\&"), ("_", "\\_"), ("#", "\\#")):
+        word = word.replace(plain, escaped)
+    for plain, math in (("±", "$\\pm$"), ("–", "--"), ("×", "$\\times$")):
+        word = word.replace(plain, math)
+    return word
+
+
+def as_csv(table: Table) -> str:
+    """Header and lines; the notes are for readers and left out."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows([table.columns, *table.lines])
+    return text.getvalue()
+
+
+def show(table: Table, console: Console) -> None:
+    """On a terminal."""
+    shown = RichTable(title=table.title, box=box.SIMPLE_HEAD, title_justify="left")
+    for column in table.columns:
+        shown.add_column(column, overflow="fold")
+    for line in table.lines:
+        shown.add_row(*line)
+    console.print(shown)
+    for note in table.notes:
+        console.print(note, soft_wrap=True, markup=False)
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {"markdown": markdown, "latex": latex, "csv": as_csv}
+
+
+def filled(text: str, make: Callable[[list[str]], Table]) -> tuple[str, int]:
+    """A document with every marked block made anew by `make(words of the mark)`, and how many there were."""
+    count = 0
+
+    def block(match: re.Match[str]) -> str:
+        nonlocal count
+        count += 1
+        return f"<!-- table: {match['words']} -->\n{markdown(make(match['words'].split()))}<!-- /table -->"
+
+    fresh = MARK.sub(block, text)
+    if fresh.count("<!-- table:") != count:
+        raise CtaError("a table's mark has no end: a block is `<!-- table: main --ours -->` … `<!-- /table -->`")
+    return fresh, count
+
+
+def update(path: Path, make: Callable[[list[str]], Table]) -> bool:
+    """Fill a document's blocks; returns whether anything changed."""
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise CtaError(f"{path}: cannot be read ({error.strerror})") from error
+    fresh, count = filled(text, make)
+    if not count:
+        raise CtaError(f"{path}: no block to fill; write `<!-- table: main --ours -->` and `<!-- /table -->` into it")
+    if fresh != text:
+        write_whole(path, fresh)
+    return fresh != text

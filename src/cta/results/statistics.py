@@ -1,0 +1,62 @@
+"""Mean, spread, interquartile mean and bootstrap intervals of success rates."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, pstdev
+
+from cta.errors import CtaError
+
+REPETITIONS = 2_000
+BOOTSTRAP_SEED = 0
+
+
+@dataclass(frozen=True)
+class Summary:
+    """In %: mean ± standard deviation over seeds; 95% intervals of the mean and of the IQM, from resampling seeds."""
+
+    mean: float
+    std: float
+    mean_interval: tuple[float, float] | None
+    iqm: float
+    iqm_interval: tuple[float, float] | None
+
+
+def summarise(rates: Sequence[Sequence[float]], *, intervals: bool = True) -> Summary:
+    """Of rates [seed][task] in [0,1]; one seed alone has no interval, since resampling it shows nothing."""
+    import numpy as np
+
+    matrix = 100 * np.asarray(rates, float)
+    scores = matrix.mean(axis=1).tolist()
+    mean_interval = iqm_interval = None
+    iqm = _iqm(matrix)
+    if intervals and len(matrix) > 1:
+        mean_interval, iqm_interval = _bootstrap(matrix)
+    return Summary(fmean(scores), pstdev(scores), mean_interval, iqm, iqm_interval)
+
+
+def _iqm(matrix) -> float:
+    from scipy.stats import trim_mean
+
+    return float(trim_mean(matrix.ravel(), 0.25))
+
+
+def _bootstrap(matrix) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Seeds are resampled within each task (rliable's stratified bootstrap)."""
+    import numpy as np
+
+    try:
+        from rliable import library, metrics  # seconds to import
+    except ImportError as error:
+        raise CtaError(f"intervals need `pip install 'cta[report]'` ({error}); or give --no-intervals") from error
+
+    def both(scores) -> np.ndarray:
+        return np.array([metrics.aggregate_mean(scores), metrics.aggregate_iqm(scores)])
+
+    with warnings.catch_warnings():
+        # rliable names the random state as its own dependency no longer likes it.
+        warnings.simplefilter("ignore", FutureWarning)
+        random_state = np.random.RandomState(BOOTSTRAP_SEED)
+        _, found = library.get_interval_estimates({"": matrix}, both, reps=REPETITIONS, random_state=random_state)
+    (mean_low, iqm_low), (mean_high, iqm_high) = found[""].tolist()
+    return (mean_low, mean_high), (iqm_low, iqm_high)

@@ -1,0 +1,207 @@
+"""Ours beside the paper's. A table is text and numbers; `formats` prints it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cta.envs.names import KNOWN
+from cta.results import ooc_rows
+from cta.results.paper import ALL_PAIRS, AVERAGE, PaperPair, PaperScore, paper_pairs, paper_scores
+from cta.results.protocol import Cell, short_list, short_steps, task_matrix
+from cta.results.records import by_score, by_seed, notices
+from cta.results.statistics import Summary, summarise
+from cta.results.store import Results
+
+INCOMPLETE = "incomplete"
+COLUMNS = ("dataset", "agent", "paper", "ours", "95% CI", "IQM (95% CI)", "seeds", "steps", "episodes", "data", "state")
+OOC_COLUMNS = (
+    "dataset", "pair", "agent", "paper direct (success)", "ours direct (success)", "95% CI of direct", "lenient",
+    "seeds", "steps", "episodes", "data", "state",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Table:
+    """Header, lines of text, and notes to stand below."""
+
+    title: str
+    columns: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which lines: everything the paper has, or only some agents or datasets, or only what we have."""
+
+    agents: frozenset[str] = field(default_factory=frozenset)
+    datasets: frozenset[str] = field(default_factory=frozenset)
+    ours: bool = False
+    intervals: bool = True
+
+    def wants(self, dataset: str, agent: str) -> bool:
+        return (not self.agents or agent in self.agents) and (not self.datasets or dataset in self.datasets)
+
+
+def score_table(name: str, results: Results, selection: Selection) -> Table:
+    """One of the paper's tables of success rates, a line for each dataset and agent."""
+    cells = {(cell.dataset, cell.agent): cell for cell in results.cells() if cell.rows}
+    lines = []
+    shown: list[Cell] = []
+    for score in paper_scores(name):
+        if not selection.wants(score.dataset, score.agent):
+            continue
+        cell = cells.get((score.dataset, score.agent))
+        if cell is None:
+            if not selection.ours:
+                lines.append(_line(score.dataset, score.agent, _paper(score), None, selection))
+            continue
+        shown.append(cell)
+        lines.append(_line(score.dataset, score.agent, _paper(score), cell, selection))
+    seeds = sorted({score.seeds for score in paper_scores(name)})
+    notes = [
+        f"paper: {' or '.join(map(str, seeds))} seeds, the published data, "
+        f"{'500k' if name == 'pixel' else '1M'} steps, mean ± standard deviation over seeds of the mean of the last "
+        "three evaluations, 50 episodes a task",
+        "ours: the same over our seeds; intervals are 95% stratified bootstraps over seeds, IQM the interquartile mean "
+        "over seeds and tasks",
+    ]
+    return Table(f"{name}: success, %", COLUMNS, tuple(lines), (*notes, *_notes(shown)))
+
+
+def _paper(score: PaperScore) -> str:
+    return f"{score.mean:g}" + ("" if score.std is None else f" ± {score.std:g}")
+
+
+def _line(dataset: str, agent: str, paper: str, cell: Cell | None, selection: Selection) -> tuple[str, ...]:
+    if cell is None:
+        return (dataset, agent, paper, *["–"] * (len(COLUMNS) - 3))
+    counted = cell.counted()
+    seeds, _, rates = task_matrix(counted)
+    summary = summarise(rates, intervals=selection.intervals)
+    steps = sorted({row.step for row in counted})
+    episodes = sorted({row.episodes for row in counted})
+    return (
+        dataset,
+        agent,
+        paper,
+        mean_text(summary, len(seeds)),
+        interval_text(summary.mean_interval),
+        f"{summary.iqm:.1f} {interval_text(summary.iqm_interval, brackets='()')}".strip(),
+        f"{len(seeds)} ({short_list(seeds)})",
+        ", ".join(short_steps(step) for step in steps),
+        ", ".join(map(str, episodes)),
+        "; ".join(data_texts(cell)),
+        "complete" if cell.complete else f"{INCOMPLETE}: {cell.missing()}",
+    )
+
+
+def mean_text(summary: Summary, seeds: int) -> str:
+    """Mean ± deviation; one seed has no deviation."""
+    return f"{summary.mean:.1f}" + (f" ± {summary.std:.1f}" if seeds > 1 else "")
+
+
+def interval_text(interval: tuple[float, float] | None, brackets: str = "[]") -> str:
+    return "" if interval is None else f"{brackets[0]}{interval[0]:.1f}, {interval[1]:.1f}{brackets[1]}"
+
+
+def data_texts(cell: Cell) -> list[str]:
+    """Where the data came from, one text for each origin."""
+    return sorted({_origin(cell.dataset, facts.get("data") or {}) for facts in by_seed(cell.record).values()}) or ["–"]
+
+
+def _origin(dataset: str, data: dict[str, Any]) -> str:
+    record = data.get("provenance")
+    if not record:
+        return "published"
+    text = f"generated, seed {record.get('seed')}"
+    spec = KNOWN.get(dataset)
+    if spec and (record.get("episodes"), record.get("episode_steps")) != (spec.episodes, spec.episode_steps):
+        text += f", {record.get('episodes')} × {record.get('episode_steps')}"
+    simulator = record.get("versions", {}).get("mujoco")
+    return text + (f", MuJoCo {simulator}" if simulator else "")
+
+
+def _notes(cells: Sequence[Cell]) -> list[str]:
+    """What a reader must know of our cells: changed settings, rounded weights, differing data."""
+    notes = []
+    for cell in cells:
+        changed = changed_settings(cell)
+        if changed:
+            notes.append(f"{cell.agent} on {cell.dataset}: settings differ from the paper's ({', '.join(changed)})")
+        rounded = sorted({facts["weights"] for facts, _ in by_score(cell.record).values()} - {"float32"})
+        if rounded:
+            notes.append(f"{cell.agent} on {cell.dataset}: scored with weights rounded to {', '.join(rounded)}")
+    return [*notes, *notices(cell.record for cell in cells)]
+
+
+def changed_settings(cell: Cell) -> list[str]:
+    """Names of agent settings that are not the paper's for this dataset."""
+    from cta.agents import find  # JAX
+    from cta.config import to_dict
+    from cta.presets import agent_preset
+
+    used = [facts["settings"] for facts in by_seed(cell.record).values() if "settings" in facts]
+    if not used or ":" in cell.agent:
+        return []
+    preset = json.loads(json.dumps(to_dict(agent_preset(find(cell.agent).config, cell.dataset))))
+    return sorted({name for settings in used for name in settings if settings[name] != preset.get(name)})
+
+
+def ooc_table(results: Results, selection: Selection) -> Table:
+    """Held-out pairs: direct success (success), for every pair and over all of them."""
+    ours = ooc_rows.read(results.folder / "ooc")
+    lines, known = [], set()
+    for score in paper_pairs():
+        if not selection.wants(score.dataset, score.agent):
+            continue
+        found = [cell for cell in ours if (cell.dataset, cell.agent) == (score.dataset, score.agent)]
+        known |= {(cell.dataset, cell.agent) for cell in found}
+        for cell in found:
+            lines.append(_ooc_line(score.dataset, score.pair, score.agent, _paper_pair(score), cell, selection))
+        if not found and not selection.ours:
+            blank = ["–"] * (len(OOC_COLUMNS) - 4)
+            lines.append((score.dataset, score.pair, score.agent, _paper_pair(score), *blank))
+    for cell in ours:
+        if (cell.dataset, cell.agent) not in known and selection.wants(cell.dataset, cell.agent):
+            for pair in (*cell.pairs, ALL_PAIRS):
+                lines.append(_ooc_line(cell.dataset, pair, cell.agent, "–", cell, selection))
+    notes = (
+        "paper: 4 seeds; over all pairs the paper prints means over the pairs of means and deviations, and so do we",
+        "ours: strict direct success, means over the last three evaluations; lenient accepts detours before the task",
+    )
+    return Table("ooc: direct success (success), %", OOC_COLUMNS, tuple(lines), notes)
+
+
+def _paper_pair(score: PaperPair) -> str:
+    return f"{score.direct:g} ± {score.direct_std:g} ({score.success:g} ± {score.success_std:g})"
+
+
+def _ooc_line(
+    dataset: str, pair: str, agent: str, paper: str, cell: ooc_rows.OocCell, selection: Selection
+) -> tuple[str, ...]:
+    pairs = cell.pairs if pair == ALL_PAIRS else (pair,)
+    if not set(pairs) & set(cell.pairs):
+        return (dataset, pair, agent, paper, *["–"] * (len(OOC_COLUMNS) - 4))
+    # Per pair over seeds, then over pairs: for one pair the two are the same thing.
+    texts = []
+    for kind in ("direct", "successes", "lenient"):
+        found = [summarise([[rate] for rate in cell.rates(p, kind)], intervals=False) for p in pairs]
+        mean, std = (sum(getattr(s, name) for s in found) / len(found) for name in ("mean", "std"))
+        texts.append(f"{mean:.1f}" + (f" ± {std:.1f}" if len(cell.seeds) > 1 else ""))
+    matrix = list(zip(*(cell.rates(p, "direct") for p in pairs), strict=True))
+    interval = summarise(matrix, intervals=selection.intervals).mean_interval
+    return (
+        dataset, pair, agent, paper, f"{texts[0]} ({texts[1]})", interval_text(interval), texts[2],
+        f"{len(cell.seeds)} ({short_list(cell.seeds)})", ", ".join(short_steps(step) for step in cell.steps),
+        ", ".join(map(str, cell.episodes)), cell.condition, "complete" if cell.complete else INCOMPLETE,
+    )  # fmt: skip
+
+
+def build(name: str, results: Results, selection: Selection) -> Table:
+    """The table of this name."""
+    return ooc_table(results, selection) if name == "ooc" else score_table(name, results, selection)
+
+
+__all__ = ["AVERAGE", "COLUMNS", "OOC_COLUMNS", "Selection", "Table", "build"]
