@@ -60,9 +60,11 @@ class RunConfig:
     agent_name: Annotated[str, arg(name="agent", metavar="NAME")] = "cta"
     """Agent; `cta agents` lists them."""
     dataset: Annotated[str, arg(aliases=["--env-name"], metavar="NAME|FILE")] = "desk-play-v0"
-    """Dataset name (`cta data list`) or the path of an npz file."""
+    """Dataset name (`cta data list`), the path of an npz file, or minari:NAME of a local Minari dataset."""
     dataset_dir: str | None = None
     """Folder of datasets (default: OGBench's, ~/.ogbench/data, or $OGBENCH_DATA_DIR)."""
+    holdout: float = 0.1
+    """Share of episodes held out of your own data when there is no FILE-val.npz (0: none)."""
     seeds: tuple[int, ...] = (0,)
     """Trained together: a count (8 means 0…7) or a list (0,3,5; one alone as `3,` or --seed 3)."""
     steps: Annotated[int, arg(aliases=["--train-steps"])] = 1_000_000
@@ -103,6 +105,8 @@ class RunConfig:
     @property
     def dataset_name(self) -> str:
         """The dataset's name, also when it was given as a file."""
+        if self.dataset.startswith("minari:"):
+            return self.dataset.replace(":", "-", 1).replace("/", "-")
         return PurePath(self.dataset).name.removesuffix(".npz")
 
     def check(self) -> None:
@@ -115,6 +119,8 @@ class RunConfig:
         for name in ("eval_interval", "checkpoint_interval", "keep", "videos", "eval_temperature", "eval_gaussian"):
             if getattr(self, name) < 0:
                 raise CtaError(f"--{name.replace('_', '-')} must not be negative")
+        if not 0 <= self.holdout < 1:
+            raise CtaError(f"--holdout is a share of the episodes, from 0 to below 1, not {self.holdout}")
         self.agent.check()
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cta.data import TrajectoryDataset, dataset_folder, resolve
 from cta.data.files import is_path
+from cta.data.minari import PREFIX, read_minari, safe_name
 from cta.envs.generate_record import provenance
 from cta.envs.names import DESK_DATASETS, expected_shapes, known_spec, validation_count
 from cta.errors import CtaError
@@ -16,8 +17,12 @@ def open_dataset(
 ) -> tuple[str, TrajectoryDataset, TrajectoryDataset | None]:
     """(name, training data, validation data or None) of a NAME in the data folder or of a FILE.
 
-    A dataset of the embedded worlds that is not there is generated and kept in the data folder.
+    `minari:NAME` is a Minari dataset on this machine. A dataset of the embedded worlds that is not there is generated
+    and kept in the data folder.
     """
+    if str(name_or_path).startswith(PREFIX):
+        name = str(name_or_path).removeprefix(PREFIX)
+        return safe_name(name), read_minari(name), None
     files = resolve(name_or_path, dataset_dir=dataset_dir)
     if files.train.exists():
         train = TrajectoryDataset.from_npz(files.train, info=info)

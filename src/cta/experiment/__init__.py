@@ -1,5 +1,6 @@
 """One run, from Python: train it, open it again, use what it learned."""
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -40,7 +41,7 @@ def run_config(
 
 
 def train(
-    dataset: str | TrajectoryDataset,
+    dataset: str | TrajectoryDataset | Mapping[str, Any],
     *,
     agent: str = "cta",
     seeds: int | Sequence[int] = 1,
@@ -51,26 +52,45 @@ def train(
 ) -> "Run":
     """Train an agent and return its run.
 
-    `dataset` is a name, an npz file, or arrays (kept in the run directory, so that the run can be resumed). `seeds` is
-    a count or a list. Further keywords are `RunConfig`'s fields (`steps=…`, `run_dir=…`), `agent_settings` the agent's.
+    `dataset` is a name, an npz file, `minari:NAME`, or arrays: a `TrajectoryDataset`, or a dictionary with what its
+    `from_arrays` takes. Arrays are kept in the run directory, so that the run can be resumed. `seeds` is a count or a
+    list. Further keywords are `RunConfig`'s fields (`steps=…`, `run_dir=…`), `agent_settings` the agent's.
     """
     chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
-    name = dataset.name if isinstance(dataset, TrajectoryDataset) else str(dataset)
+    if isinstance(dataset, Mapping):
+        dataset = _from_mapping(dataset)
+    name = _file_stem(dataset) if isinstance(dataset, TrajectoryDataset) else str(dataset)
     config = run_config(agent, name, agent_settings=agent_settings, seeds=chosen, **settings)
     if isinstance(dataset, TrajectoryDataset):
         config = _keep_arrays(config, dataset, validation)
     return start(config, quiet=quiet)
 
 
+def _from_mapping(arrays: Mapping[str, Any]) -> TrajectoryDataset:
+    try:
+        return TrajectoryDataset.from_arrays(**arrays)
+    except TypeError as error:
+        raise CtaError(f"these arrays make no dataset: {str(error).rpartition('() ')[2]}") from None
+
+
+def _file_stem(dataset: TrajectoryDataset) -> str:
+    """A dataset's name as that of a file in the run directory, whatever its owner called it."""
+    return re.sub(r"[^\w.-]", "-", dataset.name).strip(".-") or "dataset"
+
+
 def _keep_arrays(config: RunConfig, train: TrajectoryDataset, validation: TrajectoryDataset | None) -> RunConfig:
     run_dir = Path(config.run_dir).expanduser() if config.run_dir else default_path(config)
     RunDir(run_dir).check_free()
     folder = run_dir / "data"
-    folder.mkdir(parents=True, exist_ok=True)
-    train.to_npz(folder / f"{train.name}.npz")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CtaError(f"{folder}: cannot be written ({error.strerror})") from error
+    stem = _file_stem(train)
+    train.to_npz(folder / f"{stem}.npz")
     if validation is not None:
-        validation.to_npz(folder / f"{train.name}-val.npz")
-    return replace(config, run_dir=str(run_dir), dataset=str(folder / f"{train.name}.npz"))
+        validation.to_npz(folder / f"{stem}-val.npz")
+    return replace(config, run_dir=str(run_dir), dataset=str(folder / f"{stem}.npz"))
 
 
 def start(config: RunConfig, *, quiet: bool = False) -> "Run":

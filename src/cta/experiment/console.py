@@ -92,9 +92,16 @@ class RunConsole:
         mean = f"[bold]success {sum(rates) / len(rates):.1f}%[/bold]"
         self.console.print(f"step {step:>9,}  {mean}  ({per_task})", soft_wrap=True)
 
+    def orders(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        """How well values order held-out trajectories, averaged over seeds."""
+        names = [name for name in (rows[0] if rows else []) if name.endswith("_order")]
+        means = [f"{_short(name)} {sum(row[name] for row in rows) / len(rows):.3f}" for name in names]
+        if means:
+            self.say(f"step {step:>9,}  order of held-out trajectories: {'  '.join(means)}")
+
 
 def _short(name: str) -> str:
-    return name.removeprefix("training/").removesuffix("_loss").replace("/", "·")
+    return name.removeprefix("training/").removesuffix("_loss").removesuffix("_order").replace("/", "·")
 
 
 def _clock(seconds: float) -> str:

@@ -7,6 +7,7 @@ import jax
 from cta import provenance
 from cta.config import RunConfig
 from cta.data import TrajectoryDataset, environment_name
+from cta.data.split import hold_out
 from cta.envs.datasets import check_fits, open_dataset
 from cta.envs.generate_record import simulator_notice
 from cta.envs.names import KNOWN
@@ -31,11 +32,17 @@ def open_data(run: RunDir, config: RunConfig, *, say: Callable[[str], None], eva
         "name": name,
         "fingerprint": train.fingerprint(),
         "validation_fingerprint": None if validation is None else validation.fingerprint(),
+        "episodes": train.num_episodes,
         "transitions": train.num_transitions,
         "observation_shape": list(train.observation_shape),
         "action_dim": train.action_dim,
     }
     _compare(run, config, known.get("dataset", {}), facts)
+    if validation is None and name not in KNOWN:
+        train, validation = hold_out(train, config.holdout)
+        if validation is not None:
+            facts["held_out_episodes"] = validation.num_episodes
+            say(f"no validation file: {validation.num_episodes} of {facts['episodes']} episodes are held out")
     machine = {
         "commit": provenance.commit(),
         "hardware": provenance.hardware(),

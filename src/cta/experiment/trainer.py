@@ -17,6 +17,7 @@ from cta.experiment.beside import open_evaluation
 from cta.experiment.console import RunConsole
 from cta.experiment.health import Health, describe
 from cta.experiment.inputs import open_data
+from cta.experiment.offline import OfflineBook
 from cta.experiment.retention import steps_to_keep
 from cta.experiment.run_dir import RunDir
 from cta.experiment.scoring import ScoreBook
@@ -45,6 +46,7 @@ class Trainer:
         self.agent = find(config.agent_name).build(config.agent)
         self.health = Health(run, config.seeds)
         self.book = ScoreBook(run, config, self.health)
+        self.offline: OfflineBook | None = None
         self.logs: list[MetricLog] = []
         self.failed_evaluations: dict[int, str] = {}
         self._stop = Stop()
@@ -63,6 +65,8 @@ class Trainer:
             checkpoints = Checkpoints(self.run.checkpoints, create=True, keep=self._to_keep)
             checkpoints.clear_remains()
             stack.callback(checkpoints.close)
+            if validation is not None and config.eval_interval and not self.evaluates:
+                self.offline = OfflineBook(self.run, config, self.agent, validation)
             console.waiting("compiling")
             group = self._seed_group(train, validation)
             unscored = self._restore(group, checkpoints)
@@ -72,13 +76,15 @@ class Trainer:
                 for step, networks in unscored.items():
                     evaluation.submit(step, networks)
             elif config.eval_interval:
-                console.say(f"{config.dataset_name} belongs to no known environment: training without rollouts")
+                instead = "; the order of held-out trajectories is measured instead" if self.offline else ""
+                console.say(f"{config.dataset_name} belongs to no known environment: no rollouts{instead}")
             self._loop(group, checkpoints, evaluation)
             checkpoints.wait()
             if evaluation is not None:
                 console.waiting_for_scores(evaluation.pending)
                 if not evaluation.finish(give_up=lambda: bool(self._stop)):
                     raise self._interrupted(group.step, "before it was scored")
+            checkpoints.prune()  # some were kept only to be scored
         self._conclude()
 
     @property
@@ -117,6 +123,8 @@ class Trainer:
         self._check_numbers(group)
         log = self.run.train_log()
         log.keep(lambda row: whole_number(row, "step", log.path) <= group.step)
+        if self.offline is not None:
+            self.offline.trim(group.step)
         if not self.evaluates:
             return {}
         self.book.trim(group.step)
@@ -189,6 +197,8 @@ class Trainer:
             if logged:
                 self._log(group, step - since)
                 since = step
+            if self.offline is not None and self._due(step, config.eval_interval):
+                self._measure(group, self.offline)
             if saved:
                 snapshot = group.snapshot()
                 checkpoints.save(snapshot)
@@ -197,6 +207,14 @@ class Trainer:
             if stop and step < config.steps:
                 checkpoints.wait()
                 raise self._interrupted(step)
+
+    def _measure(self, group: SeedGroup, book: OfflineBook) -> None:
+        rows = book.measure(group.step, group.networks(), self.health.live)
+        for row in rows:
+            orders = {f"offline/{name}": value for name, value in row.items() if name.endswith("_order")}
+            for log in self.logs:
+                log.scalars(row["seed"], group.step, orders)
+        self.console.orders(group.step, rows)
 
     def _advance(self, group: SeedGroup, count: int) -> int:
         """Run a block; returns how many steps make about a second."""

@@ -1,0 +1,115 @@
+"""Minari datasets that lie on this machine, as trajectories. Nothing is downloaded and no environment is made."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cta.data.dataset import TrajectoryDataset
+from cta.data.observations import join, leaves, to_unit
+from cta.data.progress import progress
+from cta.errors import CtaError
+
+PREFIX = "minari:"
+
+
+def minari_folder() -> Path:
+    """$MINARI_DATASETS_PATH, else ~/.minari/datasets, as in Minari itself."""
+    return Path(os.environ.get("MINARI_DATASETS_PATH") or "~/.minari/datasets").expanduser()
+
+
+def read_minari(name: str) -> TrajectoryDataset:
+    """The local Minari dataset `name`, such as `D4RL/pointmaze/umaze-v2`.
+
+    An episode's T + 1 observations become T + 1 rows. Observations are joined as `cta.data.observations` says, actions
+    are mapped from their box to [-1,1].
+    """
+    label = f"{PREFIX}{name}"
+    low, high = _action_range(_metadata(name, label), label)
+    try:
+        import minari
+    except ImportError:
+        raise CtaError(f"{label} needs the minari package: pip install 'cta[minari]'") from None
+    columns: tuple[list[Any], ...] = ([], [], [])
+    layout: dict[str, int] = {}
+    try:
+        dataset = minari.load_dataset(name)
+        with progress(f"reading {label}", total=len(dataset), unit="episodes") as advance:
+            for episode in dataset.iterate_episodes():
+                observed = join(episode.observations, rows=True, label=label)
+                layout = {part: int(np.prod(array.shape[1:])) for part, array in leaves(episode.observations).items()}
+                for column, values in zip(columns, _rows(episode, observed, low, high, label), strict=True):
+                    column.append(values)
+                advance(1)
+    except CtaError:
+        raise
+    except Exception as error:  # damaged files surface as almost any exception of h5py, PyArrow or Minari itself
+        reason = (str(error).splitlines() or [""])[0] or type(error).__name__
+        raise CtaError(f"{label}: cannot be read ({reason})") from None
+    if not columns[0]:
+        raise CtaError(f"{label}: the dataset has no episodes")
+    if len({(part.shape[1:], part.dtype) for part in columns[0]}) > 1:
+        raise CtaError(f"{label}: observations change their shape from episode to episode")
+    observations, actions, terminals = (np.concatenate(column) for column in columns)
+    record = {"created_by": "minari", "id": name, "observation_parts": layout}
+    return TrajectoryDataset.from_arrays(observations, actions, terminals, name=safe_name(name), provenance=record)
+
+
+def safe_name(name: str) -> str:
+    """A Minari name as the name of a file or a folder."""
+    return f"minari-{name}".replace("/", "-")
+
+
+def _rows(
+    episode: Any, observed: np.ndarray, low: np.ndarray, high: np.ndarray, label: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Observations, actions and terminals of an episode, its last state with a zero action."""
+    acted = np.asarray(episode.actions)
+    steps = len(acted)
+    if acted.shape != (steps, *low.shape) or acted.dtype.kind not in "iuf":
+        raise CtaError(f"{label}: actions of episode {episode.id} have shape {acted.shape}, expected {low.shape} each")
+    if len(observed) != steps + 1:
+        raise CtaError(
+            f"{label}: episode {episode.id} has {steps} actions and {len(observed)} observations, not one more"
+        )
+    unit = to_unit(acted, low, high).reshape(steps, -1)
+    last = np.zeros((1, unit.shape[1]), np.float32)
+    return observed, np.concatenate([unit, last]), np.arange(steps + 1) == steps
+
+
+def _metadata(name: str, label: str) -> dict[str, Any]:
+    """metadata.json, read before Minari does: of a dataset that does not describe its spaces it would make the
+    environment, whose description may name any code."""
+    parts = name.split("/")
+    if not all(part and set(part) != {"."} and not set(part) & set("\\:\0") for part in parts):
+        raise CtaError(f"{label}: not a name of Minari such as minari:D4RL/pointmaze/umaze-v2")
+    path = minari_folder() / name / "data" / "metadata.json"
+    if not path.is_file():
+        raise CtaError(
+            f"{label} is not in {minari_folder()}: `minari download {name}` fetches it, `minari list local` lists"
+        )
+    try:
+        values = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise CtaError(f"{path}: cannot be read ({error})") from None
+    spaces = [values.get(key) for key in ("observation_space", "action_space")] if isinstance(values, dict) else [None]
+    if not all(isinstance(space, str) for space in spaces):
+        raise CtaError(
+            f"{label}: its metadata does not describe observations and actions: write it again with a newer Minari"
+        )
+    return values
+
+
+def _action_range(metadata: dict[str, Any], label: str) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        space = json.loads(metadata["action_space"])
+        if space["type"] != "Box":
+            raise CtaError(f"{label}: actions are {space['type']}; this package learns continuous actions (Box) only")
+        low, high = (np.broadcast_to(np.array(space[end], np.float64), space["shape"]) for end in ("low", "high"))
+    except (ValueError, TypeError, KeyError) as error:
+        raise CtaError(f"{label}: its action space cannot be read ({type(error).__name__}: {error})") from None
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all() and low.size):
+        raise CtaError(f"{label}: actions need finite bounds, low below high, to be mapped to [-1, 1]")
+    return low, high
