@@ -2,7 +2,7 @@
 
 `networks` is what acting needs; `training` is what continuing needs besides (targets, optimiser, step, metric sums).
 Both are flat: `value/members/0/anchor/layers/2/kernel` → array with a leading axis of seeds. `manifest.json` holds the
-checksum of every array as it was in memory, and which seeds were healthy.
+checksum of every array as it was in memory and of every file, and which seeds were healthy.
 
 A folder is written under another name and renamed when it is complete: under its number it is whole or not there.
 """
@@ -87,7 +87,8 @@ class Checkpoints:
             training = {name: array for name, array in arrays.items() if name not in networks}
             self.clear_remains()
             _write_arrays(fresh, networks=networks, training=training)
-            write_whole(fresh / "manifest.json", json.dumps(_manifest(step, arrays), indent=1))
+            manifest = _manifest(step, arrays) | {"files": _file_digests(fresh)}
+            write_whole(fresh / "manifest.json", json.dumps(manifest, indent=1))
             os.rename(fresh, self.folder / str(step))
             _sync(self.folder)
         except Exception as error:
@@ -95,9 +96,10 @@ class Checkpoints:
                 self.clear_remains()
             reason = _reason(error)
             raise CtaError(f"{self.folder}/{step}: this checkpoint could not be written ({reason})") from error
-        self._prune()
+        self.prune()
 
-    def _prune(self) -> None:
+    def prune(self) -> None:
+        """Delete what need not be kept."""
         if self._keep is None:
             return
         steps = self.steps()
@@ -121,6 +123,9 @@ class Checkpoints:
 
     def _read(self, step: int, *items: str) -> Arrays:
         manifest = read_manifest(self.folder / str(step))
+        if manifest is not None:
+            # Before anything tries to make sense of them.
+            _check_files(self.folder / str(step), manifest["files"], items)
         try:
             arrays = _read_arrays(self.folder / str(step), items)
         except Exception as error:
@@ -162,7 +167,9 @@ def read_manifest(checkpoint: Path) -> dict[str, Any] | None:
     try:
         values = json.loads(where.read_text())
         newer = values["layout"] > LAYOUT
-        if not newer and not (isinstance(values["arrays"], dict) and isinstance(values["healthy"], list)):
+        values.setdefault("files", {})
+        kinds = {"arrays": dict, "files": dict, "healthy": list}
+        if not newer and not all(isinstance(values[key], kind) for key, kind in kinds.items()):
             raise TypeError
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Damaged(f"{checkpoint}: this checkpoint is damaged (its manifest cannot be read)") from error
@@ -189,6 +196,29 @@ def _manifest(step: int, arrays: Arrays) -> dict[str, Any]:
             healthy &= np.isfinite(array.reshape(seeds, -1)).all(axis=1)
     digests = {name: _digest(array) for name, array in arrays.items()}
     return {"layout": LAYOUT, "cta": __version__, "step": step, "healthy": healthy.tolist(), "arrays": digests}
+
+
+def _file_digests(folder: Path) -> dict[str, str]:
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            with path.open("rb") as file:
+                found[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
+
+
+def _check_files(checkpoint: Path, digests: dict[str, str], items: Collection[str]) -> None:
+    for name, digest in digests.items():
+        item, inside, _ = name.partition("/")
+        if inside and item not in items:
+            continue
+        try:
+            with (checkpoint / name).open("rb") as file:
+                same = hashlib.file_digest(file, "sha256").hexdigest() == digest
+        except OSError as error:
+            raise Damaged(f"{checkpoint}: this checkpoint is damaged ({name}: {_reason(error)})") from error
+        if not same:
+            raise Damaged(f"{checkpoint}: this checkpoint is damaged ({name} is not what was saved)")
 
 
 def _digest(array: np.ndarray) -> str:

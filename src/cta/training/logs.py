@@ -42,16 +42,18 @@ class CsvLog:
     def _write(self, lines: Sequence[Sequence[str]]) -> None:
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(lines)
-        with self.path.open("ab") as file:
+        # Unbuffered: a buffer would try once more to write what found no room.
+        with self.path.open("ab", buffering=0) as file:
             end = _end_of_lines(self.path)
             file.truncate(end)
+            rest = memoryview(text.getvalue().encode())
             try:
-                file.write(text.getvalue().encode())
-                file.flush()
+                while rest:
+                    rest = rest[file.write(rest) :]
                 os.fsync(file.fileno())
             except OSError:
                 with contextlib.suppress(OSError):
-                    os.ftruncate(file.fileno(), end)
+                    file.truncate(end)
                 raise
 
     def read(self) -> list[dict[str, str]]:
