@@ -52,12 +52,18 @@ def _environment_spec(env_name: str) -> Any:
 
 
 def make_env(
-    env_name: str, *, data_collection: bool = False, render_size: tuple[int, int] | None = None, **options: Any
+    env_name: str,
+    *,
+    data_collection: bool = False,
+    render_size: tuple[int, int] | None = None,
+    lean: bool = True,
+    **options: Any,
 ) -> Any:
     """An OGBench environment without Gymnasium's wrappers, with one `action_space` object that can be seeded.
 
     `data_collection` is the mode of OGBench's generators: no tasks in manipulation worlds, and no end at the goal.
     `render_size` is (width, height) of frames, for worlds whose observations are not themselves frames.
+    `lean` makes the same steps faster in manipulation worlds (`cta.envs.lean`); without it they are OGBench's own.
     Use `seeded_reset` to begin an episode.
     """
     spec = _environment_spec(env_name)
@@ -79,7 +85,8 @@ def make_env(
     if data_collection:
         settings["mode"] = "data_collection"
     spaces = import_module("gymnasium.spaces")
-    env = type(builder.__name__, (builder,), {"action_space": None})(**settings)
+    bases = (import_module("cta.envs.lean_worlds").LEAN[builder.__name__], builder) if lean else (builder,)
+    env = type(builder.__name__, bases, {"action_space": None})(**settings)
     env.action_space = spaces.Box(-1.0, 1.0, shape=(5,), dtype=np.float32)
     return env
 
