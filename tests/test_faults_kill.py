@@ -12,4 +12,4 @@ def test_a_killed_and_resumed_run_is_the_run_that_was_never_killed(tmp_path):
     print("\n".join(f"aimed at {kill.aim}: {kill.where}" for kill in kills.kills))
     fell = kills.counts()
     assert all(fell[kind] >= wanted[kind] for kind in ("early", "checkpoint", "evaluation")), fell
-    assert same["train.csv"] == 2 * 240 // 4 and same["eval.csv"] == 2 * 6 * 5, same
+    assert same["train.csv"] == 2 * 240 // 4 and same["eval.csv"] == 2 * 6 * 3, same
