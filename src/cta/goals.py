@@ -118,12 +118,16 @@ Batch = dict[str, Array]
 
 
 def gather(observations: Num[Array, "rows ..."], actions: Float[Array, "rows act"], rows: dict[str, Rows]) -> Batch:
-    """The batch at these rows: every field an observation, plus `actions`, and `rewards`, `masks` of the value goal.
+    """The batch at these rows: every field an observation, plus its `labels`."""
+    return {name: observations[index] for name, index in rows.items()} | labels(actions, rows)
+
+
+def labels(actions: Float[Array, "rows act"], rows: dict[str, Rows]) -> Batch:
+    """`actions`, and `rewards`, `masks` of the value goal.
 
     success ⇔ the value goal is the row itself; reward = success − 1, mask = 1 − success.
     """
-    batch = {name: observations[index] for name, index in rows.items()}
-    batch["actions"] = actions[rows["observations"]]
+    batch = {"actions": actions[rows["observations"]]}
     if "value_goals" in rows:
         success = (rows["value_goals"] == rows["observations"]).astype(actions.dtype)
         batch["rewards"] = success - 1.0

@@ -11,7 +11,7 @@ from cta.agents import Agent, Networks, Spec
 from cta.agents.base import Metrics
 from cta.augment import random_crop
 from cta.data import TrajectoryDataset
-from cta.goals import Batch, Rows, RowTable, gather
+from cta.goals import Batch, Rows, RowTable, gather, labels
 
 
 class DeviceData(NamedTuple):
@@ -126,7 +126,7 @@ class Learner:
         before = {name: state.networks[name] for name in state.targets}
         targets: Any = optax.incremental_update(before, state.targets, self.agent.config.tau)
         sums = jax.tree.map(jnp.add, state.sums, metrics)
-        bad = _first_bad(state.bad, state.step + 1, metrics)
+        bad = first_bad(state.bad, state.step + 1, metrics)
         return TrainState(networks, targets, optimizer, state.step + 1, sums, bad)
 
     def draw(self, keys: Keys, step: int | Array, table: RowTable, count: int) -> dict[str, Int[Array, "steps batch"]]:
@@ -188,11 +188,11 @@ class Learner:
 
 
 def _fetched_batch(actions: Float[Array, "rows act"], part: Slice) -> Batch:
-    """`gather` with the observations already in hand: it sees observations of no width, whose place they take."""
-    return {**gather(actions[:, :0], actions, part.rows), **part.fields}
+    """`gather` with the observations already in hand."""
+    return part.fields | labels(actions, part.rows)
 
 
-def _first_bad(before: Int[Array, "losses"], step: Array, metrics: Metrics) -> Int[Array, "losses"]:
+def first_bad(before: Int[Array, "losses"], step: Array, metrics: Metrics) -> Int[Array, "losses"]:
     """`TrainState.bad` after a step. One vector, so that it is one small operation beside the large ones of a step."""
     losses = jnp.abs(jnp.stack([metrics[name] for name in loss_names(metrics)]))
     # Written so that NaN, which compares as false, counts as bad.

@@ -1,0 +1,202 @@
+"""The loss of the two-level agents with a dual learner, every network called once.
+
+The same numbers as `TwoLevel.loss`, but all rows that meet a network pass it together: those that learn first, then
+those whose outputs are frozen. Rounding aside, nothing differs.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.lax import stop_gradient
+from jaxtyping import Array, Float
+
+from cta.agents import Agent, Networks, Spec
+from cta.agents.base import Metrics
+from cta.agents.extraction import awr
+from cta.agents.two_level import TwoLevel
+from cta.fast.networks import Layout, Trunk, hidden_layers, mlp, output_layer, trunk
+from cta.fast.packing import LOW, Part, low_copy, spread_input
+from cta.losses import expectile_loss, ivl_loss, ivl_terms
+from cta.nn import scale_to_length
+
+ROLES = (
+    "value_goals", "observations", "next_observations", "high_actor_targets", "low_actor_goals", "high_actor_goals",
+)  # fmt: skip
+"""Fields of a batch in the order in which their rows are laid: what shares a network lies side by side."""
+
+
+def supports(agent: Agent, spec: Spec) -> bool:
+    """Whether this agent, configured so, on such data, has this faster form."""
+    if not isinstance(agent, TwoLevel) or spec.image_shape is not None:
+        return False
+    c, shapes = agent.config, []
+    bilinear = c.networks == "bilinear"
+    if bilinear:
+        shapes = [*c.trunk.hidden, c.trunk.features, c.trunk.rank, *c.trunk.backbone]
+    else:
+        shapes = [*c.hidden]
+    shapes += [*c.dual.hidden, c.dual.dim, *c.eta.hidden]
+    plain = (
+        c.conditioning in ("dual", "analogy")
+        and c.subgoal_repr_type == "dual"
+        and c.eta.use
+        and not c.eta.ema
+        and not c.value_rep_grad_stop
+        and c.policy_rep_grad_stop
+        and c.dual.value_target == "online"
+        and c.dual.pretrain_steps == 0
+        and not agent.plain_high
+        and (not bilinear or (c.trunk.form == "backbone" and c.trunk.activate_final))
+    )
+    return plain and c.batch_size % 32 == 0 and all(n >= 8 and n & (n - 1) == 0 for n in shapes)
+
+
+class Weights(NamedTuple):
+    """Packed networks and the copies that products take."""
+
+    networks: Networks
+    low: Networks
+
+    @classmethod
+    def of(cls, packed: Networks, dtype: Any = LOW) -> "Weights":
+        return cls(packed, low_copy(packed, dtype))
+
+    @property
+    def dtype(self) -> Any:
+        return jax.tree.leaves(self.low)[0].dtype
+
+
+class Body(NamedTuple):
+    """A value's or the policies' network without its head: features of (ζ, state)."""
+
+    agent: TwoLevel
+    spec: Spec
+    net: Any
+    low: Any
+    dtype: Any
+
+    def features(
+        self, live: Array, frozen: Array | None, anchors: Array, anchor_of: tuple[int, ...], *, input_grad: bool
+    ) -> tuple[Array, Any]:
+        """Live and frozen features. ζ (sources, rows, e), anchors (parts·rows, …) spread, each part met as told."""
+        code, state = Part(live.shape[-1], exact=False), Part(self.spec.observation_dim)
+        live = spread_input(live, code, self.dtype)
+        frozen = None if frozen is None else spread_input(frozen, code, self.dtype)
+        if self.agent.config.networks == "bilinear":
+            net = Trunk(
+                hidden_layers(self.net.displacement, self.low.displacement, (code,)),
+                hidden_layers(self.net.anchor, self.low.anchor, (state,)),
+                hidden_layers(self.net.backbone, self.low.backbone),
+            )
+            layout = Layout(self.agent.config.trunk.rank, anchor_of, input_grad)
+            return trunk(live, frozen, anchors[None], net, layout)
+        layers = hidden_layers(self.net, self.low, (code, state))
+        parts = jnp.reshape(anchors, (-1, live.shape[1], anchors.shape[-1]))
+        beside = [jnp.broadcast_to(parts[i], (live.shape[0], *parts[i].shape)) for i in anchor_of]
+        live = jnp.concatenate([live, beside[0]], axis=-1)
+        if frozen is not None:
+            frozen = jnp.concatenate([frozen, jnp.concatenate(beside[1:], axis=1)], axis=-1)
+        return mlp(live, frozen, layers, None, input_grad)
+
+
+def _apply_head(head: Any, features: Float[Array, "groups rows in"]) -> Float[Array, "groups rows out"]:
+    return jnp.einsum("grk,gkn->grn", features, head.kernel) + head.bias[:, None]
+
+
+def _value_head(network: Any) -> Any:
+    return network.head if hasattr(network, "head") else network.layers[-1]
+
+
+def loss(
+    agent: TwoLevel, spec: Spec, weights: Weights, targets: Weights, roles: Float[Array, "roles batch obs"], batch: Any
+) -> tuple[Float[Array, ""], Metrics]:
+    """`TwoLevel.loss`. `roles`: the observations of a batch in the order of ROLES; `batch`: its actions, rewards, masks."""
+    c, networks, low = agent.config, weights.networks, weights.low
+    size, dtype = roles.shape[1], weights.dtype
+    state = Part(spec.observation_dim)
+    rows = spread_input(roles, state, dtype).reshape(len(ROLES) * size, -1)
+    goal_x, state_x, next_x = rows[:size], rows[size : 2 * size], rows[2 * size : 3 * size]
+
+    # φ at s learns, at s' is frozen; ψ learns at the value goal alone.
+    def encode(name: str, live: Array, frozen: Array) -> tuple[Array, Array]:
+        layers = hidden_layers(networks[name], low[name], (state,))
+        return mlp(live[None], frozen[None], layers, output_layer(networks[name], low[name]), False)
+
+    phi, phi_next = encode("phi", state_x, next_x)
+    psi_goal, psi_rest = encode("psi", goal_x, rows[size:])
+    scale = c.dual.dim**0.5 if c.dual.scale == "sqrt_d" else 1.0
+    value = jnp.sum(phi * psi_goal, axis=-1) / scale
+    next_value = jnp.sum(phi_next * stop_gradient(psi_goal), axis=-1) / scale
+
+    action = Part(spec.action_dim)
+    critic_x = jnp.concatenate([state_x, goal_x, spread_input(batch["actions"], action, dtype)], axis=-1)[None]
+
+    def critic(source: Weights) -> Array:
+        net, copy = source.networks["critic"], source.low["critic"]
+        features, _ = mlp(critic_x, None, hidden_layers(net, copy, (state, state, action)), None, False)
+        return _apply_head(net.layers[-1], features)[..., 0]
+
+    q_target = jnp.min(stop_gradient(critic(targets)), axis=0)
+    q = critic(weights)
+    delta = q_target - value
+    dual_value_loss = jnp.mean(expectile_loss(delta, delta, c.dual.expectile))
+    y = batch["rewards"] + c.discount * batch["masks"] * stop_gradient(next_value)
+    critic_loss = jnp.mean(jnp.sum((q[:, None] - y[None]) ** 2, axis=0))
+
+    # ζ of (s,g) learns; then (s',g), (s,w), (s,g_H), (s',w), (w_H,g_H), (s,w_H), frozen.
+    g, s, s_next, w_high, w, g_high = stop_gradient(
+        jnp.concatenate([psi_goal, psi_rest], axis=1).mean(axis=0).reshape(len(ROLES), size, -1)
+    )
+    ends = jnp.stack([g, w, g_high, w, g_high, w_high])
+    starts = jnp.stack([s_next, s, s, s_next, w_high, s])
+    analogy = c.conditioning == "analogy"
+    dim = Part(c.dual.dim, exact=False)
+    eta, eta_low = networks["eta"].mlp, low["eta"].mlp
+    live, rest = mlp(
+        spread_input(g - s if analogy else g, dim, dtype)[None],
+        spread_input(ends - starts if analogy else ends, dim, dtype).reshape(1, -1, dim.padded),
+        hidden_layers(eta, eta_low, (dim,)), output_layer(eta, eta_low), False,
+    )  # fmt: skip
+    code, rest = (scale_to_length(u) if c.eta.normalise else u for u in (live, rest))
+    rest = stop_gradient(rest).reshape(6, size, -1)
+
+    def body(source: Weights, name: str) -> Body:
+        return Body(agent, spec, source.networks[name], source.low[name], dtype)
+
+    # V at (ζ,s) learns; then (s,w), (s,g_H), (s',w), (w_H,g_H), frozen.
+    anchors = rows[size : 4 * size]
+    met = rest[1:5].reshape(1, 4 * size, -1)
+    learning, frozen = body(weights, "value").features(code, met, anchors, (0, 0, 0, 1, 2), input_grad=True)
+    head = _value_head(networks["value"])
+    v = _apply_head(head, learning)[..., 0]
+    low_here, high_here, low_ahead, high_ahead = (
+        stop_gradient(_apply_head(head, frozen)[..., 0]).mean(axis=0).reshape(4, size)
+    )
+    held = stop_gradient(code)
+    target_body = body(targets, "value")
+    here, ahead = target_body.features(held, rest[:1], anchors[: 2 * size], (0, 1), input_grad=False)
+    target_head = _value_head(targets.networks["value"])
+    v_here, v_next = (stop_gradient(_apply_head(target_head, x)[..., 0]) for x in (here, ahead))
+    terms = ivl_terms(v_next, v_here, batch["rewards"], batch["masks"], c.discount)
+    value_loss = ivl_loss(v, terms, c.expectile)
+
+    bodies, _ = body(weights, "policies").features(rest[1:3], None, anchors[:size], (0,), input_grad=False)
+    action_mean = _apply_head(networks["low_head"], bodies[:1])[0]
+    subgoal_mean = _apply_head(networks["high_head"], bodies[1:])[0]
+    options = {"std": c.actor_std, "clip": c.awr_clip}
+    low_term = awr("low_actor", low_ahead - low_here, action_mean, batch["actions"], alpha=c.low_alpha, **options)
+    high_term = awr("high_actor", high_ahead - high_here, subgoal_mean, rest[5], alpha=c.high_alpha, **options)
+
+    metrics = {
+        "dual/value_loss": dual_value_loss,
+        "dual/critic_loss": critic_loss,
+        "dual/value_mean": jnp.mean(value),
+        "dual/critic_mean": jnp.mean(q),
+        "value/value_loss": value_loss,
+        "value/v_mean": jnp.mean(v),
+        "value/adv": jnp.mean(terms.adv),
+        **low_term[1],
+        **high_term[1],
+    }
+    return dual_value_loss + critic_loss + value_loss + low_term[0] + high_term[0], metrics
