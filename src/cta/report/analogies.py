@@ -110,8 +110,10 @@ def small_image(file: Path) -> str:
 def words(found: dict[str, Any]) -> dict[str, Any]:
     """What stands below a map: how it was made in a line, and the tables of neighbour purity."""
     method = found.get("method") or {}
-    name = str(method.get("method", "t-SNE"))
-    rest = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in method.items() if key != "method")
+    name = str(method.get("name", "t-SNE"))
+    rest = ", ".join(
+        f"{key} {method[key]}" for key in ("library", "version", "perplexity", "iterations") if key in method
+    )
     tables = [
         ("Are near analogies the same task?", found.get("purity") or []),
         (f"The same for {found.get('representation') or 'the analogies'}, by task", found.get("purity_by_task") or []),

@@ -50,7 +50,7 @@ const whole = (number) => Math.round(number).toLocaleString("en-US");
 const tenth = (number) => number.toFixed(1);
 const short = (number) => number >= 1e6 ? `${+(number / 1e6).toFixed(2)}M` : number >= 1e3 ? `${+(number / 1e3).toFixed(1)}k` : `${number}`;
 const plural = (count, word) => `${whole(count)} ${word}${count === 1 ? "" : "s"}`;
-const colour = (number) => `var(--c${number % 12})`;
+const colour = (number) => `var(--c${number % 10})`;
 
 const swatch = (tint) => { const node = el("span", { class: "swatch", "aria-hidden": "true" }); node.style.color = tint; return node; };
 

@@ -1,8 +1,7 @@
 /* The analogy map: every point is a state–goal pair, near points are similar analogies. */
-const GREY = "var(--faint)";
-
-/** A tint for label i of n; the last resort for many labels is the colour wheel. */
-const tintOf = (i, n) => (n <= 12 ? colour(i) : `hsl(${Math.round(i * 137.508) % 360} 52% 52%)`);
+/** A tint for each label: grey where no single thing happens; for very many labels the colour wheel. */
+const GREYS = { "nothing changes": "var(--grey)", "several changes": "var(--dark-grey)", unlabelled: "var(--grey)" };
+const tintsOf = (names) => names.map((name, i) => GREYS[name] ?? (names.length <= 12 ? colour(i) : `hsl(${Math.round(i * 137.508) % 360} 52% 52%)`));
 
 const resolved = (tint) => {
   const probe = el("span");
@@ -40,7 +39,7 @@ const analogyMap = (stored, world) => {
     "aria-label": `Analogy map of ${whole(count)} state–goal pairs. Arrow keys move to the next pair in that direction, plus and minus zoom.` });
   const tip = el("div", { class: "tip", hidden: true, "aria-hidden": "true" });
   const base = document.createElement("canvas");
-  const detail = el("div", { "aria-live": "polite" }), legend = el("div", { class: "legend", role: "group" });
+  const detail = el("div", { "aria-live": "polite" }), nearest = el("div"), taskTints = tintsOf(map.tasks), legend = el("div", { class: "legend", role: "group" });
   const labels = () => (by === "task" ? map.tasks : map.contexts);
   const labelOf = (point) => (by === "task" ? map.task : map.context).at(point);
   let size = 0, ratio = 1, low = [0, 0], span = 1;
@@ -61,7 +60,7 @@ const analogyMap = (stored, world) => {
   const paint = () => {
     if (!size) return;
     base.width = base.height = Math.round(size * ratio);
-    const pen = base.getContext("2d"), names = labels(), tints = names.map((_, i) => resolved(tintOf(i, names.length)));
+    const pen = base.getContext("2d"), tints = tintsOf(labels()).map(resolved);
     pen.scale(ratio, ratio);
     const radius = Math.max(1.3, Math.min(4, 130 / Math.sqrt(count))) * Math.min(2, Math.sqrt(view.scale));
     for (const pass of [false, true]) {
@@ -105,16 +104,17 @@ const analogyMap = (stored, world) => {
     overlay();
     const [task, context] = facts(i), near = neighboursOf(map, metric, i), same = near.filter((j) => map.task.at(j) === map.task.at(i)).length;
     put(detail,
-      el("h3", { style: null }, el("span", { class: "key" }, swatch(tintOf(map.task.at(i), map.tasks.length)), task)),
+      el("h3", {}, el("span", { class: "key" }, swatch(taskTints[map.task.at(i)]), task)),
       el("p", { class: "note" }, `Pair ${i}. Context: ${context}.`),
-      pairOf(map, i, world),
+      pairOf(map, i, world));
+    put(nearest,
       el("h3", {}, `Its ${near.length} nearest analogies`),
       el("p", { class: "note" }, `${metric === "l2" ? "Euclidean" : "Cosine"} distance between analogies, among pairs of other episodes; ${same} of ${near.length} have the same task.`),
       el("ol", { class: "near" }, near.map((j, place) => {
         const [t, c] = facts(j);
         return el("li", {}, el("button", { type: "button", "data-point": j, "aria-label": `Nearest analogy ${place + 1}: ${t}; context ${c}`, onclick: () => { choose(j); canvas.focus({ preventScroll: true }); } },
           pairOf(map, j, world, false),
-          el("span", { class: "key" }, swatch(tintOf(map.task.at(j), map.tasks.length)), t), el("span", { class: "note" }, c)));
+          el("span", { class: "key" }, swatch(taskTints[map.task.at(j)]), t), el("span", { class: "note" }, c)));
       })));
   };
   const nearestTo = (x, y) => {
@@ -190,9 +190,9 @@ const analogyMap = (stored, world) => {
     const totals = new Map();
     for (let i = 0; i < count; i++) totals.set(labelOf(i), (totals.get(labelOf(i)) || 0) + 1);
     legend.setAttribute("aria-label", by === "task" ? "Tasks" : "Contexts");
-    const order = [...totals.keys()].sort((a, b) => totals.get(b) - totals.get(a));
+    const order = [...totals.keys()].sort((a, b) => a - b);
     put(legend, order.map((i) => el("button", { type: "button", "aria-pressed": String(only === null || only === i), onclick: () => { only = only === i ? null : i; relabel(); paint(); } },
-      el("span", { class: "key" }, swatch(tintOf(i, labels().length)), `${labels()[i]} `, el("span", { class: "faded" }, whole(totals.get(i)))))));
+      el("span", { class: "key" }, swatch(tintsOf(labels())[i]), `${labels()[i]} `, el("span", { class: "faded" }, whole(totals.get(i)))))));
   };
 
   const queries = stored.queries || [];
@@ -210,5 +210,5 @@ const analogyMap = (stored, world) => {
   if (count) choose(firstPoint);
   return el("div", {},
     el("div", { class: "row" }, colouring.node, distances.node, named?.node ?? null),
-    el("div", { class: "map" }, el("div", {}, stage, legend), detail));
+    el("div", { class: "map" }, stage, el("div", {}, detail, legend)), nearest);
 };
