@@ -17,6 +17,8 @@ from cta.errors import CtaError
 DESCRIPTION = """\
 Compare runs: success per task and overall, mean ± standard deviation over seeds, mean of the last three evaluations.
 
+Runs on data without an environment are compared by how well their values order held-out trajectories.
+
   cta scores runs/desk-play-v0/*
   cta scores runs/desk-play-v0/* --markdown > table.md
 """
@@ -36,7 +38,14 @@ def main(argv: list[str]) -> int:
     settings = tyro.cli(Settings, args=argv, prog="cta scores", description=DESCRIPTION)
     if not settings.runs:
         raise CtaError("name at least one run directory")
-    lines = sorted((_line(run) for run in settings.runs), key=lambda line: line[:2])
+    from cta.cli.orders import order_line, print_orders, read_offline
+
+    orders = {run: rows for run in settings.runs if (rows := read_offline(run))}
+    if orders:
+        print_orders(sorted(order_line(rows, str(run)) for run, rows in orders.items()), markdown=settings.markdown)
+    lines = sorted((_line(run) for run in settings.runs if run not in orders), key=lambda line: line[:2])
+    if not lines:
+        return DONE
     if settings.markdown:
         print(markdown(lines))
         return DONE

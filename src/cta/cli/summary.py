@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cta.cli import DONE, INTERRUPTED, SEED_STOPPED
+from cta.cli.orders import order_line, print_orders, read_offline
 from cta.evaluation import seed_scores
 from cta.evaluation.episodes import missing_seeds
 from cta.experiment import Interrupted, Run
@@ -34,7 +35,10 @@ def finish(run: Run) -> None:
     """The end of a training command: scores, where everything is, a picture, videos if asked for."""
     rows = run.evaluations()
     console = Console(highlight=False, soft_wrap=True)
-    print_scores(rows, run)
+    if not rows and (orders := read_offline(run.path)):
+        print_orders([order_line(orders, str(run.path))])
+    else:
+        print_scores(rows, run)
     console.print(f"run directory: {run.path}")
     if rows and (path := draw(run)):
         console.print(f"picture: {path}")

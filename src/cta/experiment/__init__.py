@@ -23,6 +23,7 @@ from cta.experiment.run_dir import RunDir, default_path
 from cta.experiment.trainer import Interrupted, Trainer
 from cta.presets import agent_preset, run_preset
 from cta.training.checkpoints import Checkpoints, Damaged, healthy_seeds
+from cta.training.logs import CsvLog
 
 __all__ = ["Interrupted", "Run", "load_policy", "resume", "run_config", "train"]
 
@@ -141,6 +142,11 @@ class Run:
     def evaluations(self) -> list[dict[str, str]]:
         """Rows of eval.csv."""
         return self.files.eval_log().read()
+
+    def offline(self) -> list[dict[str, str]]:
+        """Rows of offline.csv, of a run without rollouts: how well values order held-out trajectories."""
+        path = self.path / "offline.csv"
+        return CsvLog(path).read() if path.is_file() else []
 
     def scores(self) -> dict[int, float]:
         """Each seed's score in [0,1]: mean over tasks, mean of the last three evaluations. Not of stopped seeds."""

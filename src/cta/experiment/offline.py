@@ -1,7 +1,6 @@
 """`offline.csv`: what is measured of a run that has no world to roll out in."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,9 +45,3 @@ class OfflineBook:
             rows.append({**common, **count, **{name: float(np.mean(values)) for name, values in orders.items()}})
         self._log.append(rows)
         return rows
-
-
-def read_offline(run: Path) -> list[dict[str, str]]:
-    """Rows of a run's offline.csv; none if there is no such file."""
-    path = run / "offline.csv"
-    return CsvLog(path).read() if path.is_file() else []
