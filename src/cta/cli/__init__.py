@@ -9,6 +9,7 @@ from cta import __version__
 from cta.errors import CtaError
 
 COMMANDS = {
+    "demo": "everything on a small world, in minutes, ending with a page to look at",
     "train": "train an agent on a dataset and score it on the way",
     "resume": "continue a run that stopped",
     "evaluate": "score a run's checkpoints in the simulator, record videos",

@@ -32,8 +32,12 @@ class Settings:
     """Run directories."""
     out: Path | None = None
     """Folder of the page, OUT/index.html (default: RUN/report of a single run, else `report`)."""
+    results: Path | None = None
+    """Also show the tables of this results folder (`cta table`)."""
     rollouts: int = 2
     """Rollouts per task and run on the embedded worlds (0: no rollouts)."""
+    intervals: bool = True
+    """Bootstrap confidence intervals (they need `pip install 'cta[report]'`)."""
 
 
 def main(argv: list[str]) -> int:
@@ -47,7 +51,14 @@ def main(argv: list[str]) -> int:
     out = settings.out or (settings.runs[0] / "report" if len(settings.runs) == 1 else Path("report"))
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     with console.status("reading") as status:
-        report = build(settings.runs, out=out, episodes=settings.rollouts, say=lambda text: status.update(text))
+        report = build(
+            settings.runs,
+            out=out,
+            episodes=settings.rollouts,
+            results=settings.results,
+            intervals=settings.intervals,
+            say=lambda text: status.update(text),
+        )
     for line in report.left_out:
         print(line)
     print(f"page: {report.path} ({report.size / 1e6:.1f} MB)")

@@ -12,8 +12,8 @@ from cta import provenance
 from cta.data.files import write_whole
 from cta.errors import CtaError
 from cta.report import analogies, ooc, rollouts
+from cta.report.beside import paper_notes, paper_tables, result_tables
 from cta.report.page import render
-from cta.report.paper import paper_scores
 from cta.report.runs import RunRecord, read_run, training_curves
 from cta.report.series import build_series
 from cta.report.summary import summary, title
@@ -26,15 +26,6 @@ SCORE_NOTE = (
     "over seeds. IQM: interquartile mean over seeds and tasks; the interval comes from 2,000 bootstrap samples of "
     "the seeds within each task (rliable). One seed has no interval."
 )
-TABLE_TITLES = {
-    "main": "Main table",
-    "noisy": "Noisy data",
-    "maze": "Mazes",
-    "pixel": "Images",
-    "gcb": "Other analogies (GCB)",
-    "hierarchy": "Without hierarchy",
-}
-
 Say = Callable[[str], None]
 
 
@@ -53,16 +44,22 @@ def build(
     out: str | Path,
     episodes: int = 2,
     limit: int = LIMIT_BYTES,
+    results: Path | None = None,
+    intervals: bool = True,
     say: Say = lambda _: None,
 ) -> Report:
-    """Write OUT/index.html about these run directories. `episodes` rollouts a task are shown (0: none)."""
+    """Write OUT/index.html about these run directories.
+
+    `episodes` rollouts a task are shown (0: none), and the tables of a `results` folder. Without `intervals` there are
+    no bootstraps. Maps, rollouts and frames that would make the page larger than `limit` are left out and named.
+    """
     if not paths:
         raise CtaError("name at least one run directory")
     runs = [read_run(path) for path in paths]
     if len({run.path.resolve() for run in runs}) < len(runs):
         raise CtaError("a run directory is named twice")
     say("scores")
-    data = _numbers(runs)
+    data = _numbers(runs, results=results, intervals=intervals)
     pieces = _Pieces(data, limit)
     for number, run in enumerate(runs):
         _add_map(pieces, number, run, say)
@@ -79,9 +76,9 @@ def build(
     return Report(folder / "index.html", len(page), pieces.notes())
 
 
-def _numbers(runs: Sequence[RunRecord]) -> dict[str, Any]:
+def _numbers(runs: Sequence[RunRecord], *, results: Path | None, intervals: bool) -> dict[str, Any]:
     """Everything but the heavy pieces: scores, curves, settings."""
-    series = build_series(runs)
+    series = build_series(runs, intervals=intervals)
     labels = {number: one["label"] for one in series for number in one["runs"]}
     datasets = list(dict.fromkeys(run.dataset for run in runs))
     worlds = {dataset: rollouts.world_of(dataset) for dataset in datasets}
@@ -95,8 +92,9 @@ def _numbers(runs: Sequence[RunRecord]) -> dict[str, Any]:
         "worlds": {dataset: rollouts.geometry(world) for dataset, world in worlds.items() if world},
         "data_notes": [_data_note(run) for run in {run.data: run for run in runs}.values()],
         "score_note": SCORE_NOTE,
-        "paper": _paper_tables(series, datasets),
-        "paper_notes": _paper_notes(datasets),
+        "paper": paper_tables(series, datasets),
+        "paper_notes": paper_notes(datasets),
+        "results": result_tables(results) if results else [],
         "ooc": ooc.studies(runs, series),
         "maps": [],
         "rollouts": [],
@@ -143,36 +141,6 @@ def _data_note(run: RunRecord) -> str:
     made = f"made by `{source['command']}`" if source.get("command") else "of unknown origin"
     mark = f", fingerprint {str(seen['fingerprint'])[:12]}" if seen.get("fingerprint") else ""
     return f"{run.data}: {made}{mark}."
-
-
-def _paper_tables(series: list[dict[str, Any]], datasets: list[str]) -> list[dict[str, Any]]:
-    ours = {
-        (one["dataset"], one["agent"]): {
-            "mean": one["mean"],
-            "std": one["std"],
-            "seeds": len(one["scores"]),
-            "steps": one["steps"],
-        }
-        for one in series
-        if one["mean"] is not None and one["data"] == one["dataset"]
-    }
-    rows = [{**row, "ours": ours.get((row["dataset"], row["agent"]))} for row in paper_scores(datasets)]
-    return [
-        {"title": words, "rows": [row for row in rows if row["table"] == table]}
-        for table, words in TABLE_TITLES.items()
-        if any(row["table"] == table for row in rows)
-    ]
-
-
-def _paper_notes(datasets: list[str]) -> list[str]:
-    known = {row["dataset"] for row in paper_scores(datasets)}
-    missing = [dataset for dataset in datasets if dataset not in known]
-    notes = [f"The paper has no numbers for {', '.join(missing)}."] if missing else []
-    if known:
-        notes.append(
-            "The paper's numbers are for 1M steps (500k on images) and the mean of the last three evaluations."
-        )
-    return notes
 
 
 class _Pieces:

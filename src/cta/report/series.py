@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Sequence
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import Any
 
 from cta.evaluation.episodes import LAST_EVALUATIONS
-from cta.report.intervals import Interval, iqm_intervals
 from cta.report.runs import Rates, RunRecord, last_rates, rates
+from cta.results.statistics import Summary, summarise
 
 NOT_SETTINGS = (
     "seeds",
@@ -42,16 +42,21 @@ def _settings(run: RunRecord) -> str:
     return json.dumps({**kept, "dataset": [run.data, run.fingerprint]}, sort_keys=True)
 
 
-def build_series(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
+def build_series(runs: Sequence[RunRecord], *, intervals: bool = True) -> list[dict[str, Any]]:
     """One entry a series: its label, curves by task, success by task, score, and IQM with its interval."""
     groups = group_runs(runs)
     found = [rates(row for number in group for row in runs[number].rows) for group in groups]
-    intervals = iqm_intervals([last_rates(one) for one in found])
-    labels = _labels(runs, groups)
     return [
-        _series(runs, group, one, labels[place], intervals[place])
-        for place, (group, one) in enumerate(zip(groups, found, strict=True))
+        _series(runs, group, one, label, _summary(last_rates(one), intervals=intervals))
+        for group, one, label in zip(groups, found, _labels(runs, groups), strict=True)
     ]
+
+
+def _summary(last: dict[int, dict[int, float]], *, intervals: bool) -> Summary | None:
+    """Mean, deviation and IQM over the seeds that have every task, by the rules of `cta table`."""
+    tasks = sorted({task for by_task in last.values() for task in by_task})
+    complete = [[by_task[task] for task in tasks] for by_task in last.values() if set(by_task) == set(tasks)]
+    return summarise(complete, intervals=intervals) if complete else None
 
 
 def _labels(runs: Sequence[RunRecord], groups: list[list[int]]) -> list[str]:
@@ -64,7 +69,7 @@ def _labels(runs: Sequence[RunRecord], groups: list[list[int]]) -> list[str]:
 
 
 def _series(
-    runs: Sequence[RunRecord], group: list[int], found: Rates, label: str, interval: Interval | None
+    runs: Sequence[RunRecord], group: list[int], found: Rates, label: str, summary: Summary | None
 ) -> dict[str, Any]:
     first = runs[group[0]]
     last = last_rates(found)
@@ -88,9 +93,10 @@ def _series(
             for task in sorted(found)
         },
         "scores": {seed: round(score, 2) for seed, score in scores.items()},
-        "mean": round(fmean(scores.values()), 2) if scores else None,
-        "std": round(pstdev(scores.values()), 2) if scores else None,
-        "interval": interval,
+        "mean": round(summary.mean, 2) if summary else None,
+        "std": round(summary.std, 2) if summary else None,
+        "iqm": round(summary.iqm, 2) if summary else None,
+        "interval": [round(end, 2) for end in summary.iqm_interval] if summary and summary.iqm_interval else None,
     }
 
 

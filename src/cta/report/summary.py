@@ -53,12 +53,12 @@ def verdict(scored: Sequence[dict[str, Any]]) -> str:
         text += " They were trained for different numbers of steps."
     if best["interval"] is None or second["interval"] is None:
         return f"{text} With a single seed a difference may be chance: these numbers do not rank the methods."
-    a, b = best["interval"], second["interval"]
-    apart = a["low"] > b["high"]
+    (low, high), (second_low, second_high) = best["interval"], second["interval"]
+    apart = low > second_high
     relation = "do not overlap" if apart else "overlap: these numbers do not tell the two apart"
     return (
-        f"{text} The 95% intervals of the IQM of the first two, {a['low']:.1f} to {a['high']:.1f} and "
-        f"{b['low']:.1f} to {b['high']:.1f}, {relation}."
+        f"{text} The 95% intervals of the IQM of the first two, {low:.1f} to {high:.1f} and "
+        f"{second_low:.1f} to {second_high:.1f}, {relation}."
     )
 
 

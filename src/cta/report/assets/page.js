@@ -75,8 +75,8 @@ const scoreTable = () => sortableTable({
   rows: data.series.filter((one) => one.mean !== null).map((one) => [
     el("span", { class: "key" }, swatch(tints.get(one)), one.label), one.data,
     { text: withSpread(Object.values(one.scores)), sort: one.mean, class: "strong" },
-    one.interval ? { text: tenth(one.interval.iqm), sort: one.interval.iqm } : { text: "–", sort: null, class: "faded" },
-    one.interval ? { text: `${tenth(one.interval.low)} – ${tenth(one.interval.high)}`, sort: one.interval.low } : { text: "needs 2 seeds", sort: null, class: "faded" },
+    { text: tenth(one.iqm), sort: one.iqm },
+    one.interval ? { text: `${tenth(one.interval[0])} – ${tenth(one.interval[1])}`, sort: one.interval[0] } : { text: one.seeds.length > 1 ? "–" : "needs 2 seeds", sort: null, class: "faded" },
     { text: String(one.seeds.length), sort: one.seeds.length }, { text: whole(one.steps), sort: one.steps },
     { text: one.episodes.join(", "), sort: one.episodes[0] },
   ]),
@@ -87,16 +87,16 @@ section("paper", "Beside the paper", data.paper.map((table) => [
   el("h3", {}, table.title),
   sortableTable({
     caption: table.title,
-    columns: [{ title: "Method" }, { title: "Agent" }, { title: "Data" }, { title: "Paper, %", number: true }, { title: "Ours, %", number: true }, { title: "Difference", number: true }, { title: "Ours: seeds, steps" }],
+    columns: [{ title: "Agent" }, { title: "Data" }, { title: "Paper, %", number: true }, { title: "Ours, %", number: true }, { title: "Difference", number: true }, { title: "Ours: seeds, steps" }],
     rows: table.rows.map((row) => [
-      row.method, row.agent, row.dataset,
+      row.agent, row.dataset,
       { text: `${row.mean} ± ${row.std} (${row.seeds} seeds)`, sort: row.mean },
       row.ours ? { text: `${tenth(row.ours.mean)}${row.ours.seeds > 1 ? ` ± ${tenth(row.ours.std)}` : ""}`, sort: row.ours.mean, class: "strong" } : { text: "–", sort: null, class: "faded" },
       row.ours ? { text: `${row.ours.mean >= row.mean ? "+" : "−"}${tenth(Math.abs(row.ours.mean - row.mean))}`, sort: row.ours.mean - row.mean } : { text: "–", sort: null, class: "faded" },
       row.ours ? `${plural(row.ours.seeds, "seed")}, ${whole(row.ours.steps)} steps` : "",
     ]),
   }),
-]), data.paper_notes.map(note));
+]), data.results.map((table) => [el("h3", {}, table.title), sortableTable({ caption: table.title, ...table }), table.notes.map(note)]), data.paper_notes.map(note));
 
 section("ooc", "Out of combination", data.ooc.map((study) => [
   data.ooc.length > 1 ? el("h3", {}, study.dataset) : null,

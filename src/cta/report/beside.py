@@ -1,0 +1,75 @@
+"""Ours beside the paper's: the runs at hand, and the tables of a results folder."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cta.errors import CtaError
+from cta.results.paper import AVERAGE, TABLES, paper_scores
+from cta.results.store import Results
+from cta.results.tables import Selection, build
+
+TITLES = {
+    "main": "Main table",
+    "noisy": "Noisy data",
+    "maze": "Mazes",
+    "pixel": "Images",
+    "gcb": "Other analogies (GCB)",
+    "hierarchy": "Without hierarchy",
+}
+NUMBER = re.compile(r"[-−]?\d+(\.\d+)?")
+
+
+def paper_tables(series: Sequence[dict[str, Any]], datasets: Sequence[str]) -> list[dict[str, Any]]:
+    """The paper's lines about these datasets with ours beside them. Data with something cut out are not compared."""
+    ours = {
+        (one["dataset"], one["agent"]): {
+            "mean": one["mean"],
+            "std": one["std"],
+            "seeds": len(one["scores"]),
+            "steps": one["steps"],
+        }
+        for one in series
+        if one["mean"] is not None and one["data"] == one["dataset"]
+    }
+    tables = []
+    for name, title in TITLES.items():
+        rows = [
+            {**vars(score), "ours": ours.get((score.dataset, score.agent))}
+            for score in paper_scores(name)
+            if score.dataset in datasets and score.dataset != AVERAGE
+        ]
+        if rows:
+            tables.append({"title": title, "rows": rows})
+    return tables
+
+
+def paper_notes(datasets: Sequence[str]) -> list[str]:
+    """Which datasets the paper knows nothing of, and what its numbers are."""
+    known = {score.dataset for name in TITLES for score in paper_scores(name)}
+    missing = [dataset for dataset in datasets if dataset not in known]
+    notes = [f"The paper has no numbers for {', '.join(missing)}."] if missing else []
+    if len(missing) < len(datasets):
+        notes.append("The paper's numbers: 1M steps (500k on images), mean of the last three evaluations.")
+    return notes
+
+
+def result_tables(folder: Path) -> list[dict[str, Any]]:
+    """The tables of `cta table` that a results folder has a line for."""
+    if not folder.is_dir():
+        raise CtaError(f"{folder}: no such results folder")
+    results, shown = Results(folder), []
+    for name in TABLES:
+        table = build(name, results, Selection(ours=True))
+        if table.lines:
+            columns = [{"title": title} for title in table.columns]
+            rows = [[{"text": text, "sort": _key(text)} for text in line] for line in table.lines]
+            shown.append({"title": table.title, "columns": columns, "rows": rows, "notes": list(table.notes)})
+    return shown
+
+
+def _key(text: str) -> float | str:
+    """What a cell is sorted by: the number it begins with, if it does."""
+    found = NUMBER.match(text)
+    return float(found[0].replace("−", "-")) if found else text

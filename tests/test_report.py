@@ -1,0 +1,216 @@
+"""`cta report` without a browser: numbers, sentences, escaping, and its limits, on run directories written by hand."""
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cta.cli import run
+from cta.errors import CtaError
+from cta.report import build
+from cta.report.analogies import read_map
+from cta.report.pack import pack_integers, pack_numbers
+from cta.report.page import embed, render
+from cta.report.runs import read_run
+from cta.report.series import build_series, group_runs
+from cta.report.summary import summary, title, verdict
+
+RECORDS = Path(__file__).parent.parent / "docs" / "measurements"
+EVIL = "</script><script>window.broken=1</script><img src=x onerror=window.broken=1>"
+
+
+def write_run(path, *, agent="cta", dataset="desk-play-v0", seeds=(0, 1), steps=4, wins=None, cut=None, **config):
+    """A run directory with two tasks of ten episodes; `wins[seed]` are the successes of task 1 at every step."""
+    path.mkdir(parents=True)
+    settings = {"agent": {"lr": 0.001}, "agent_name": agent, "dataset": dataset, "seeds": list(seeds), "steps": steps}
+    (path / "config.json").write_text(json.dumps({**settings, **config}))
+    made = {"command": "cta data generate desk-play-v0 --seed 0"} | ({"ooc": cut} if cut else {})
+    facts = {"command": "cta train", "dataset": {"fingerprint": "f" * 64, "transitions": 100, "provenance": made}}
+    (path / "provenance.json").write_text(json.dumps(facts))
+    lines = ["dataset,agent,seed,step,task,episodes,successes"]
+    for step in range(1, steps + 1):
+        for seed in seeds:
+            for task in (1, 2):
+                count = (wins or {}).get(seed, 5) if task == 1 else 0
+                lines.append(f"{dataset},x,{seed},{step},{task},10,{count}")
+    (path / "eval.csv").write_text("\n".join(lines) + "\n")
+    return path
+
+
+def data_of(page: Path) -> dict:
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.S)[1])
+
+
+def write_map(run, *, count=6, **changes):
+    folder = run / "analogies"
+    folder.mkdir()
+    contents = {
+        "format": 1, "dataset": "desk-play-v0", "agent": "cta", "seed": 0, "step": 4, "pairs": count,
+        "method": {"name": "t-SNE", "perplexity": 30}, "tasks": ["open <b>", "nothing changes"], "contexts": ["shut"],
+        "x": list(range(count)), "y": [0.5] * count, "task": [i % 2 for i in range(count)], "context": [0] * count,
+        "neighbours": {"cosine": [[(i + 1) % count, -1] for i in range(count)]},
+        "schematic": {"kind": "vector", "meaning": ["a", "b"], "state": [[0, 1]] * count, "goal": [[1, 0.5]] * count},
+        "frames": {}, "queries": [{"point": 2, "name": "second"}],
+        "purity": [{"representation": "α∨", "network": "trained", "purity_%": 91.0, "purity_sd": 1.5}],
+    } | changes  # fmt: skip
+    (folder / "map.json").write_text(json.dumps(contents))
+    return folder
+
+
+def test_scores_are_means_of_the_last_three_over_tasks(tmp_path):
+    one = build_series([read_run(write_run(tmp_path / "a", wins={0: 4, 1: 8}))])[0]
+    # Task 1 at 40 and 80 %, task 2 at 0: seeds score 20 and 40.
+    assert one["scores"] == {0: 20.0, 1: 40.0}
+    assert (one["mean"], one["std"]) == (30.0, 10.0)
+    assert one["curves"]["all"] == {"steps": [1, 2, 3, 4], "seeds": {0: [20.0] * 4, 1: [40.0] * 4}}
+    # The four numbers 0, 0, 40, 80: the middle half is 0 and 40.
+    assert one["iqm"] == 20.0 and one["interval"][0] <= 20.0 <= one["interval"][1]
+
+
+def test_one_seed_has_no_interval(tmp_path):
+    one = build_series([read_run(write_run(tmp_path / "a", seeds=(3,)))])[0]
+    assert one["mean"] == 25.0 and one["interval"] is None
+
+
+def test_runs_of_the_same_settings_are_one_series(tmp_path):
+    first = write_run(tmp_path / "a", seeds=(0, 1))
+    more = write_run(tmp_path / "b", seeds=(2,), run_dir="elsewhere")
+    again = write_run(tmp_path / "c", seeds=(0,))
+    other = write_run(tmp_path / "d", seeds=(5,), eval_episodes=20)
+    cut = write_run(tmp_path / "e", seeds=(7,), cut={"kind": "held-out"})
+    runs = [read_run(path) for path in (first, more, again, other, cut)]
+    assert group_runs(runs) == [[0, 1], [2], [3], [4]]
+    series = build_series(runs)
+    assert [one["label"] for one in series] == ["cta (a)", "cta (c)", "cta (d)", "cta"]
+    assert series[0]["seeds"] == [0, 1, 2]
+    assert [one["data"] for one in series][-1] == "desk-play-v0, pairs cut"
+
+
+def scored(label, mean, low=None, high=None, seeds=4):
+    interval = None if low is None else [low, high]
+    common = {"agent": label, "dataset": "d", "data": "d", "steps": 10, "episodes": [50], "std": 1.0}
+    return {"label": label, "mean": mean, "interval": interval, "seeds": list(range(seeds)), **common,
+            "scores": dict.fromkeys(range(seeds), mean)}  # fmt: skip
+
+
+def test_no_more_is_claimed_than_the_numbers_say():
+    assert "do not tell the two apart" in verdict([scored("a", 60, 50, 70), scored("b", 66, 55, 75)])
+    apart = verdict([scored("a", 60, 58, 62), scored("b", 80, 75, 85)])
+    assert "do not overlap" in apart and apart.index("b 80.0") < apart.index("a 60.0")
+    alone = [scored("a", 60, seeds=1), scored("b", 90, seeds=1)]
+    assert "do not rank the methods" in verdict(alone)
+    assert summary(alone)[0] == "Each was trained for 10 steps with 1 seed and scored on 50 episodes a task."
+    assert title(alone) == "a and b on d"
+    assert "One seed says little" in verdict(alone[:1])
+
+
+def test_packed_numbers_come_back():
+    def unpack(packed):
+        kind = {"u8": np.uint8, "u16": np.uint16, "u32": np.uint32}[packed["kind"]]
+        array = np.frombuffer(base64.b64decode(packed["data"]), kind).reshape(packed["shape"]).astype(float)
+        return array * packed.get("scale", 1) + packed.get("offset", 0)
+
+    rng = np.random.default_rng(0)
+    values = np.column_stack([rng.normal(size=50), 1e4 * rng.random(50), np.full(50, 3.0)])
+    assert np.abs(unpack(pack_numbers(values)) - values).max(axis=0) == pytest.approx([0, 0, 0], abs=0.1)
+    assert np.abs(unpack(pack_numbers(values))[:, 0] - values[:, 0]).max() < 1e-4
+    for top in (255, 256, 65536):
+        assert unpack(pack_integers([[0, top]])).tolist() == [[0, top]]
+
+
+def test_data_cannot_leave_its_element():
+    hostile = {"name": EVIL, "other": "<!-- \u2028 & {{script}}"}
+    text = embed(hostile)
+    assert not re.search(r"[<>&\u2028]", text)
+    assert json.loads(text) == hostile
+
+
+def test_only_the_page_s_own_script_may_run(tmp_path):
+    report = build([write_run(tmp_path / "a{{data}}", agent=EVIL)], out=tmp_path / "page", episodes=0)
+    page = report.path.read_text()
+    assert EVIL not in page and "{{" not in re.sub(r"<script.*?</script>", "", page, flags=re.S)
+    script = re.findall(r"<script>(.*?)</script>", page, re.S)
+    assert len(script) == 1
+    digest = base64.b64encode(hashlib.sha256(script[0].encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in page and "default-src 'none'" in page
+    assert data_of(report.path)["runs"][0]["agent"] == EVIL
+    assert not re.search(r"""(src|href)=["']?(https?:)?//""", page)
+
+
+def test_ours_stand_beside_the_paper_s(tmp_path):
+    report = build([RECORDS / "puzzle-4x4-play-v0-cta-200k"], out=tmp_path, episodes=0)
+    data = data_of(report.path)
+    table = next(table for table in data["paper"] if table["title"] == "Main table")
+    row = next(row for row in table["rows"] if row["agent"] == "cta")
+    assert (row["mean"], row["std"], row["seeds"]) == (84, 3, 8)
+    assert row["ours"]["seeds"] == 4 and row["ours"]["steps"] == 200_000
+    assert row["ours"]["mean"] == pytest.approx(67.9, abs=0.1)
+
+
+def test_cut_data_are_not_compared_with_the_paper_s(tmp_path):
+    pair = {"name": "open", "context": {"window": "closed"}, "event": {"drawer": "open"}, "K": 15}
+    counts = {"pairs": [{"events": 3, "removed": 45}], "removed": 45, "transitions_left": 55}
+    cut = {"kind": "held-out", "first_pair": 1, "pair": [pair], "report": counts}
+    path = write_run(tmp_path / "a", dataset="x/scene-play-v0.npz", cut=cut)
+    rows = "scene-play-v0,cta,{},4,1,10,8,pair1,{},7\n"
+    (path / "ooc.csv").write_text(
+        "dataset,agent,seed,step,task,episodes,successes,pair,direct,lenient\n" + rows.format(0, 2) + rows.format(1, 6)
+    )
+    data = data_of(build([path], out=tmp_path / "page", episodes=0).path)
+    assert all(row["ours"] is None for table in data["paper"] for row in table["rows"])
+    (study,) = data["ooc"]
+    assert study["cut"]["rows"] == [["1 open", {"text": "window closed", "class": "wrap"}, "drawer open", 15, 3, 45]]
+    ours, paper = study["table"]["rows"]
+    assert [ours[0], ours[1], ours[4]["text"], ours[-1]["text"]] == ["cta", "pairs cut", "40±20 (80±0)", "70±0"]
+    assert (paper[1], paper[4]["text"]) == ("paper", "57±12 (98±2)")
+
+
+def test_maps_are_packed_and_frames_dropped_when_they_do_not_fit(tmp_path):
+    from PIL import Image
+
+    path = write_run(tmp_path / "a")
+    folder = write_map(path, frames={str(i): {"state": "s.png", "goal": "s.png"} for i in range(6)})
+    noise = np.random.default_rng(0).integers(0, 255, (144, 144, 3), np.uint8)
+    Image.fromarray(noise).save(folder / "s.png")
+    whole = build([path], out=tmp_path / "whole", episodes=0)
+    data = data_of(whole.path)
+    assert list(data["maps"][0]["frames"]) == ["2", "3", "0", "1", "4", "5"] and not whole.left_out
+    assert data["maps"][0]["neighbours"]["cosine"]["shape"] == [6, 2]
+    limit = whole.size - 10_000
+    small = build([path], out=tmp_path / "small", episodes=0, limit=limit)
+    kept = data_of(small.path)["maps"][0]["frames"]
+    assert small.size <= limit and 0 < len(kept) < 6 and "2" in kept
+    assert small.left_out == [f"Left out to keep the page small: {6 - len(kept)} × frames of a."]
+    with pytest.raises(CtaError, match="name fewer runs"):
+        build([path], out=tmp_path / "none", episodes=0, limit=10_000)
+    assert not (tmp_path / "none" / "index.html").exists()
+
+
+def test_what_is_wrong_gets_a_line(tmp_path, capsys):
+    path = write_run(tmp_path / "a")
+    write_map(path, format=2)
+    with pytest.raises(CtaError, match="format 2"):
+        read_map(path)
+    (path / "analogies" / "map.json").write_text('{"format": 1}')
+    with pytest.raises(CtaError, match="run it again"):
+        read_map(path)
+    assert run(["report", str(path), str(path)]) == 1
+    assert "named twice" in capsys.readouterr().err
+    assert run(["report", str(tmp_path / "nothing")]) == 1
+    assert "no such run directory" in capsys.readouterr().err
+    (path / "eval.csv").write_text("seed,step,task,episodes,successes\n0,1,1,10,11\n")
+    assert run(["report", str(path)]) == 1
+    assert "11 successes in 10 episodes" in capsys.readouterr().err
+
+
+def test_a_run_that_was_never_scored_still_has_a_page(tmp_path):
+    path = write_run(tmp_path / "a")
+    (path / "eval.csv").write_text("dataset,agent,seed,step,task,episodes,successes\n")
+    data = data_of(build([path], out=tmp_path / "page").path)
+    assert data["summary"] == ["It was trained for 4 steps with 2 seeds; nothing was scored yet."]
+    assert data["rollout_notes"] == ["cta: no rollouts, since there is no checkpoint."]
+    assert render(data)
