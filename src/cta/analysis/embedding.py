@@ -10,8 +10,6 @@ from cta.errors import CtaError
 
 EXAGGERATED = 0.25
 """Share of the iterations with exaggerated attraction, in which clusters form."""
-FFT_FROM = 10_000
-"""From this many points on, repulsion is interpolated on a grid rather than summed over a tree."""
 
 
 def tsne_settings(points: int, *, perplexity: float = 30.0, iterations: int = 500, seed: int = 0) -> dict[str, Any]:
@@ -28,13 +26,15 @@ def tsne_settings(points: int, *, perplexity: float = 30.0, iterations: int = 50
         "exaggerated_iterations": int(EXAGGERATED * iterations),
         "exaggeration": 12,
         "initialization": "pca",
-        "repulsion": "fft" if points >= FFT_FROM else "bh",
+        "repulsion": "fft",
         "seed": seed,
     }
 
 
 def tsne(points: np.ndarray, settings: dict[str, Any]) -> np.ndarray:
     """(N, d) → (N, 2)."""
+    # Threads that wait busily cost a shared machine twice; read when the library is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
         import openTSNE
         from openTSNE import affinity, initialization
