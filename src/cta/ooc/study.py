@@ -8,6 +8,7 @@ from typing import Any
 
 from cta.data.files import resolve, write_whole
 from cta.errors import CtaError
+from cta.evaluation.episodes import LAST_EVALUATIONS
 from cta.experiment import Run, resume, run_config, start
 from cta.ooc.cut import cut_files
 from cta.ooc.logs import COLUMNS
@@ -130,7 +131,12 @@ def _train(study: Study, condition: Condition, agent: str, *, quiet: bool) -> Ru
     if (path / "config.json").exists():
         finished = "finished" in Run(path).files.provenance()
         return Run(path) if finished else resume(path, quiet=quiet)
-    settings: dict[str, Any] = {"seeds": study.seeds, "eval_interval": 0, "run_dir": str(path)}
+    settings: dict[str, Any] = {
+        "seeds": study.seeds,
+        "eval_interval": 0,
+        "run_dir": str(path),
+        "keep": LAST_EVALUATIONS,
+    }
     if condition.kind == UNCUT:
         settings["dataset_dir"] = study.dataset_dir
     base = run_config(agent, condition.dataset)
@@ -147,7 +153,7 @@ def _train(study: Study, condition: Condition, agent: str, *, quiet: bool) -> Ru
 def _ask(study: Study, condition: Condition, run: Run, progress: Progress | None) -> list[dict[str, Any]]:
     """Rows of the last three checkpoints; those that are scored already are not scored again."""
     table = CsvLog(run.path / "ooc.csv", COLUMNS)
-    wanted = run.steps()[-3:]
+    wanted = run.steps()[-LAST_EVALUATIONS:]
     count = len(run.config.seeds) * len(condition.held_out.pairs)
     known = [row for row in table.read() if int(row["episodes"]) == study.episodes]
     missing = [step for step in wanted if sum(int(row["step"]) == step for row in known) != count]

@@ -1,18 +1,15 @@
 """What a study came to, beside the paper: direct success (success) for every pair."""
 
-import csv
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from statistics import fmean, pstdev
 from typing import Any
 
 from cta.evaluation.episodes import LAST_EVALUATIONS
-from cta.presets import PAPER_NAMES
+from cta.results.paper import ALL_PAIRS, paper_pairs
 
-ALL = "all"
-PAPER_TABLES = ("ooc_scene.csv", "ooc_puzzle.csv")
+ALL = ALL_PAIRS
 RATES = ("direct", "successes", "lenient")
 
 
@@ -88,16 +85,13 @@ def _with_all(pairs: dict[str, dict[str, Rate]]) -> dict[str, dict[str, Rate]]:
 def paper_lines(dataset: str) -> list[Line]:
     """The paper's numbers for this dataset; none for worlds of our own."""
     found: dict[str, dict[str, dict[str, Rate]]] = defaultdict(dict)
-    for name in PAPER_TABLES:
-        text = resources.files("cta.results").joinpath("paper", name).read_text()
-        for row in csv.DictReader(text.splitlines()):
-            if row["env"] == dataset:
-                pair = ALL if row["pair"] == "overall_printed" else row["pair"]
-                found[PAPER_NAMES[row["method"]]][pair] = {
-                    "direct": Rate(float(row["direct_mean"]), float(row["direct_std"])),
-                    "successes": Rate(float(row["success_mean"]), float(row["success_std"])),
-                }
-    return [Line(agent, "paper", 4, 1_000_000, pairs) for agent, pairs in found.items()]
+    seeds = 0
+    for score in paper_pairs():
+        if score.dataset == dataset:
+            direct, success = Rate(score.direct, score.direct_std), Rate(score.success, score.success_std)
+            found[score.agent][score.pair] = {"direct": direct, "successes": success}
+            seeds = score.seeds
+    return [Line(agent, "paper", seeds, 1_000_000, pairs) for agent, pairs in found.items()]
 
 
 def merge(ours: Sequence[Line], paper: Sequence[Line]) -> list[Line]:

@@ -1,0 +1,96 @@
+"""A scripted arm in the real simulator: does a list of chores with OGBench's closed-loop oracles."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from cta.envs.ogbench import OgbenchWorld
+from cta.envs.protocol import Episode, Step
+
+Chore = tuple[str, float]
+"""("press", button), ("drawer", slide) or ("window", slide)."""
+
+
+class OneWorld:
+    """One OGBench world as a vector world of one slot, in this process."""
+
+    slots = 1
+
+    def __init__(self, env_name: str) -> None:
+        self.world = OgbenchWorld(env_name)
+        self.task_names, self.action_dim = self.world.task_names, self.world.action_dim
+        self.max_episode_steps = self.world.max_episode_steps
+        self._step: Step | None = None
+
+    def send(self, actions: np.ndarray, start: Mapping[int, Episode]) -> None:
+        if start:
+            observation, self._goal = self.world.reset(start[0].begin, start[0].seed)
+            success = done = False
+        else:
+            observation, success, done = self.world.step(actions[0])
+        self._step = Step(observation[None], self._goal[None], np.array([success]), np.array([done]))
+
+    def receive(self) -> Step:
+        assert self._step is not None
+        return self._step
+
+    def close(self) -> None:
+        self.world.close()
+
+
+class Arm:
+    """A policy of one slot that looks at the simulator instead of the observation."""
+
+    def __init__(self, world: OgbenchWorld, chores: list[Chore]) -> None:
+        self._env: Any = world._env
+        self._chores = list(chores)
+        self._before = world.state["button_states"]
+        self._oracle: Any = None
+
+    def __call__(self, observations: np.ndarray, goals: np.ndarray, first: np.ndarray) -> np.ndarray:
+        info = self._env.compute_ob_info()
+        if first[0]:
+            self._begin()
+        while self._chores and self._finished(info):
+            self._chores.pop(0)
+            self._begin()
+        if not self._chores:
+            return np.zeros((1, 5), np.float32)
+        return np.array(self._oracle.select_action(None, info | self._target(info)), np.float32)[None]
+
+    def _begin(self) -> None:
+        self._before = np.array(self._env._cur_button_states)
+        if not self._chores:
+            return
+        what = {"press": "button"}.get(self._chores[0][0], self._chores[0][0])
+        module = import_module(f"ogbench.manipspace.oracles.markov.{what}_markov")
+        extra = {"gripper_always_closed": True} if "puzzle" in type(self._env).__name__.lower() else {}
+        self._oracle = getattr(module, f"{what.title()}MarkovOracle")(env=self._env, max_step=10_000, **extra)
+        self._oracle.reset(None, {})
+        # Up and to the side, clear of all buttons and handles.
+        self._oracle._final_pos = np.array([0.4, 0.0, 0.3])
+
+    def _target(self, info: dict[str, Any]) -> dict[str, Any]:
+        what, value = self._chores[0]
+        if what == "press":
+            button = int(value)
+            top = self._env._data.site_xpos[self._env._button_site_ids[button]].copy()
+            return {
+                "privileged/target_button": button,
+                "privileged/target_button_top_pos": top,
+                "privileged/target_button_state": 1 - self._before[button],
+            }
+        way = value - info[f"privileged/{what}_pos"][0]
+        shift = np.array([0.0, -way, 0.0] if what == "drawer" else [way, 0.0, 0.0])
+        return {f"privileged/target_{what}_handle_pos": info[f"privileged/{what}_handle_pos"] + shift}
+
+    def _finished(self, info: dict[str, Any]) -> bool:
+        """The chore is done and the arm is up again."""
+        what, value = self._chores[0]
+        if what == "press":
+            done = self._env._cur_button_states[int(value)] != self._before[int(value)]
+        else:
+            done = abs(info[f"privileged/{what}_pos"][0] - value) < 0.015
+        return bool(done) and info["proprio/effector_pos"][2] > (0.28 if what == "window" else 0.2)

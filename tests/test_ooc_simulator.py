@@ -1,0 +1,105 @@
+"""Direct success in the real simulator: a scripted detour reaches the goal, but only the task itself is direct."""
+
+import numpy as np
+import pytest
+
+from cta.evaluation.episodes import EpisodeResult
+from cta.evaluation.rollout import play
+from cta.ooc import find_layout, held_out_of
+from cta.ooc.evaluation import PairEvaluator, Witness
+from cta.ooc.logs import judge
+from cta.ooc.pairs import PRESS
+from cta.ooc.trials import make_trials, task_info
+from ooc_arm import Arm, OneWorld
+
+OPEN, SHUT = -0.16, 0.0
+
+
+@pytest.fixture(scope="module")
+def worlds():
+    made: dict[str, OneWorld] = {}
+    yield lambda name: made.setdefault(name, OneWorld(name))
+    for world in made.values():
+        world.close()
+
+
+def perform(world: OneWorld, dataset: str, pair: int, chores, *, episode: int = 0):
+    """(verdict, log) of the chores on an episode of a pair."""
+    layout = find_layout(dataset)
+    held_out = held_out_of(layout)
+    trials = [t for t in make_trials(held_out, episodes=episode + 1) if (t.pair, t.episode) == (pair, episode)]
+    witness = Witness(world, trials, layout, own=True)
+    play([witness], lambda slots: Arm(world.world, chores), [EpisodeResult(1, 0, trials[0].seed, False, 0)])
+    (log,) = witness.logs
+    return judge(log, held_out.pairs[pair - 1], layout), log
+
+
+@pytest.mark.parametrize(
+    ("chores", "expected"),
+    [
+        ([("drawer", OPEN)], (True, True, True)),
+        # Lock the window, open the drawer, unlock the window: the paper's first detour.
+        ([("press", 1), ("drawer", OPEN), ("press", 1)], (True, False, False)),
+        # An excursion that is undone before the task is forgiven by the lenient rule alone.
+        ([("press", 1), ("press", 1), ("drawer", OPEN)], (True, False, True)),
+        ([("press", 1)], (False, False, False)),
+    ],
+    ids=["direct", "detour", "excursion", "failure"],
+)
+@pytest.mark.slow
+def test_opening_the_drawer(worlds, chores, expected):
+    verdict, log = perform(worlds("scene-v0"), "scene-play-v0", 1, chores)
+    assert (verdict.success, verdict.direct, verdict.lenient) == expected, log
+
+
+@pytest.mark.slow
+def test_closing_the_window(worlds):
+    assert perform(worlds("scene-v0"), "scene-play-v0", 2, [("window", 0.0)])[0].direct
+    # Unlock the drawer, close the window, lock the drawer again.
+    detour = [("press", 0), ("window", 0.0), ("press", 0)]
+    verdict, log = perform(worlds("scene-v0"), "scene-play-v0", 2, detour)
+    assert (verdict.success, verdict.direct, verdict.lenient) == (True, False, False), log
+
+
+@pytest.mark.parametrize("pair", [1, 5])
+@pytest.mark.slow
+def test_pressing_in_the_puzzle(worlds, pair):
+    layout = find_layout("puzzle-4x4-play-v0")
+    _, button = held_out_of(layout).pairs[pair - 1].event
+    verdict, log = perform(worlds("puzzle-4x4-v0"), "puzzle-4x4-play-v0", pair, [(PRESS, button)])
+    assert verdict.direct and verdict.lenient and len(log.changes) == 1
+    neighbour = layout.patterns[button][0] if layout.patterns[button][0] != button else layout.patterns[button][1]
+    detour = [(PRESS, neighbour), (PRESS, button), (PRESS, neighbour)]
+    verdict, log = perform(worlds("puzzle-4x4-v0"), "puzzle-4x4-play-v0", pair, detour, episode=1)
+    assert (verdict.success, verdict.direct, verdict.lenient) == (True, False, False)
+    assert len(log.changes) == 3
+
+
+@pytest.mark.parametrize("dataset", ["scene-play-v0", "puzzle-4x4-play-v0"])
+@pytest.mark.slow
+def test_every_start_and_goal_is_the_intended_one(worlds, dataset):
+    """No pair is solved at its start, and start and goal observations show the trial's components."""
+    world = worlds(f"{dataset.removesuffix('-play-v0')}-v0").world
+    layout = find_layout(dataset)
+    for trial in make_trials(held_out_of(layout), episodes=2):
+        start, goal = world.reset(task_info(trial, layout), trial.seed)
+        for observation, expected in ((start, trial.start), (goal, trial.goal)):
+            measured = layout.measure(observation[None].astype(float), {})
+            near = {
+                name: round(value / (part.travel or 1))
+                for name, value, part in zip(layout.names, measured[0], layout.components, strict=True)
+            }
+            assert near == dict(expected)
+        assert not world.step(np.zeros(5))[1]
+
+
+@pytest.mark.slow
+def test_trials_in_worker_processes():
+    """The same list through the real pool: starts are checked there, and logs come back for every episode."""
+    held_out = held_out_of(find_layout("puzzle-4x4-play-v0"))
+    still = lambda slots: lambda observations, goals, first: np.zeros((slots, 5), np.float32)  # noqa: E731
+    with PairEvaluator("puzzle-4x4-play-v0", held_out, episodes=1, workers=1, max_episode_steps=3) as evaluator:
+        logs = evaluator.run(still)
+    assert [(log.pair, log.steps, log.success) for log in logs] == [(pair, 3, False) for pair in range(1, 6)]
+    assert all(not log.changes for log in logs)
+    assert [log.seed for log in logs] == [trial.seed for trial in evaluator.trials]
