@@ -139,7 +139,7 @@ def _generate_simulated(job: Job, missing: list[str], *, workers: int) -> None:
         rows = job.episode_steps + 1
         done = (len(wanted) - len(todo)) * rows
         with progress(job.spec.name, total=len(wanted) * rows, unit="steps", done=done) as advance:
-            _run(job, todo, workers=workers, advance=advance)
+            make_parts(job, todo, workers=workers, advance=advance)
         for split in reversed(missing):  # validation first: a training file always has its other half
             _assemble(job, workshop, split)
         shutil.rmtree(workshop, ignore_errors=True)
@@ -161,7 +161,8 @@ def _part(workshop: Path, split: str, index: int) -> Path:
     return workshop / f"{split}-{index:06d}.npz"
 
 
-def _run(job: Job, todo: list[tuple[str, int]], *, workers: int, advance: Advance) -> None:
+def make_parts(job: Job, todo: list[tuple[str, int]], *, workers: int, advance: Advance) -> None:
+    """Make the episodes (split, index) of `todo` as part files; `advance` is told the rows of each."""
     rows = job.episode_steps + 1
     if workers <= 1 or len(todo) <= 1:
         maker = EpisodeMaker(job)

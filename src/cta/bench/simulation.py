@@ -1,0 +1,201 @@
+"""Rates of simulation: the lean step beside OGBench's own, and workers beside processes that only step.
+
+The step is measured by processor time, in turns of a few steps each in one process, so that whatever else the machine
+does falls on both. Workers are measured by the clock and need a quiet machine: in turns, N processes that only step
+OGBench's own world, N that only step the lean one, and generation or evaluation with N workers.
+"""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import exp, log
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cta.envs.generate import default_workers, make_parts, plan_job
+from cta.envs.names import STATE_DIMS
+from cta.envs.ogbench import close_env, make_env, seeded_reset
+from cta.errors import CtaError
+from cta.evaluation.evaluator import Evaluator
+from cta.evaluation.rollout import Policy
+
+Entry = dict[str, Any]
+BLOCK = 25
+"""Steps of a turn."""
+ROUNDS = 2
+"""Turns of everything that is measured by the clock."""
+EPISODE = 200
+"""Steps of an episode that is generated or evaluated."""
+MANY = 5000
+"""Episodes to generate: more than there is time for."""
+
+
+def measure(
+    what: Sequence[str], *, worlds: Sequence[str] | None = None, workers: int | None = None, seconds: float = 20.0
+) -> list[Entry]:
+    """Entries for `what` of simulate, generate and evaluate, on the worlds by name (puzzle-4x4-v0, …; default: all).
+
+    `seconds` is the time for each world, and for each of the three rates that generate and evaluate compare.
+    """
+    worlds = list(worlds or STATE_DIMS)
+    if unknown := [name for name in worlds if name not in STATE_DIMS]:
+        raise CtaError(f"no simulated world {', '.join(unknown)}: choose from {', '.join(STATE_DIMS)}")
+    count = workers or default_workers()
+    entries: list[Entry] = []
+    for kind in what:
+        if kind == "simulate":
+            steps = [measure_step(name, seconds=seconds) for name in worlds]
+            mean = exp(statistics.fmean(log(entry["ratio"]) for entry in steps))
+            entries += [*steps, {"what": "simulate", "env": "geometric mean", "ratio": mean}]
+        else:
+            rate = {"generate": generation_rate, "evaluate": evaluation_rate}[kind]
+            entries += [measure_workers(kind, rate, name, workers=count, seconds=seconds) for name in worlds]
+    return entries
+
+
+def measure_step(env_name: str, *, seconds: float) -> Entry:
+    """Steps per second of processor time, plain and lean; `ratio` is the median over the turns."""
+    worlds = _Turns(env_name, lean=False), _Turns(env_name, lean=True)
+    pairs: list[tuple[float, float]] = []
+    begin = time.perf_counter()
+    while len(pairs) < 4 or time.perf_counter() - begin < seconds:
+        order = worlds if len(pairs) % 2 else worlds[::-1]  # neither always comes first
+        spent = {world.lean: world.turn() for world in order}
+        pairs.append((spent[False], spent[True]))
+        if worlds[0].last.tobytes() != worlds[1].last.tobytes():
+            raise CtaError(f"{env_name}: the lean step and OGBench's own have come apart: a rate would mean nothing")
+    for world in worlds:
+        close_env(world.env)
+    plain, lean = (statistics.median(column) for column in zip(*pairs, strict=True))
+    return {
+        "what": "simulate",
+        "env": env_name,
+        "plain_steps_per_s": BLOCK / plain,
+        "lean_steps_per_s": BLOCK / lean,
+        "ratio": statistics.median(a / b for a, b in pairs),
+        "turns": len(pairs),
+    }
+
+
+class _Turns:
+    """A world that takes a few steps at a time with random actions."""
+
+    def __init__(self, env_name: str, *, lean: bool) -> None:
+        self.lean = lean
+        self.env = make_env(env_name, lean=lean)
+        self._actions = np.random.default_rng(0)
+        self.last, _ = seeded_reset(self.env, 0, {"task_id": 1})
+        self.turn()
+
+    def turn(self) -> float:
+        """The processor time of the next steps."""
+        actions = self._actions.uniform(-1, 1, (BLOCK, 5)).astype(np.float32)
+        begin = time.process_time()
+        for action in actions:
+            self.last = self.env.step(action)[0]
+        return time.process_time() - begin
+
+
+def measure_workers(
+    kind: str, rate: Callable[["Request"], float], env_name: str, *, workers: int, seconds: float
+) -> Entry:
+    """Steps per second of `workers` processes: OGBench's own step, the lean step, and `kind`, in turns.
+
+    `efficiency` is the last over the second, `over_plain` over the first: medians over the turns.
+    """
+    request = Request(env_name, workers, seconds / ROUNDS)
+    rates: list[tuple[float, float, float]] = []
+    for _ in range(ROUNDS):
+        plain, lean = (stepping_rate(request, lean=lean, data=kind == "generate") for lean in (False, True))
+        rates.append((plain, lean, rate(request)))
+    plain, lean, ours = (statistics.median(column) for column in zip(*rates, strict=True))
+    return {
+        "what": kind,
+        "env": env_name,
+        "workers": workers,
+        "plain_steps_per_s": plain,
+        "lean_steps_per_s": lean,
+        "steps_per_s": ours,
+        "efficiency": statistics.median(row[2] / row[1] for row in rates),
+        "over_plain": statistics.median(row[2] / row[0] for row in rates),
+    }
+
+
+@dataclass(frozen=True)
+class Request:
+    """A rate to be measured: a world, how many processes, and for how long."""
+
+    env_name: str
+    workers: int
+    seconds: float
+
+
+def stepping_rate(request: Request, *, lean: bool, data: bool) -> float:
+    """Steps per second of all processes together that do nothing but step, beside each other."""
+    context = get_context("spawn")
+    barrier, answers = context.Barrier(request.workers), context.SimpleQueue()
+    arguments = (request, lean, data, barrier, answers)
+    processes = [context.Process(target=_step, args=arguments, daemon=True) for _ in range(request.workers)]
+    for process in processes:
+        process.start()
+    total = sum(answers.get() for _ in processes)
+    for process in processes:
+        process.join()
+    return total
+
+
+def _step(request: Request, lean: bool, data: bool, barrier: Any, answers: Any) -> None:
+    env = make_env(request.env_name, lean=lean, data_collection=data)
+    seeded_reset(env, 0, None if data else {"task_id": 1})
+    actions = np.random.default_rng(0).uniform(-1, 1, (1000, 5)).astype(np.float32)
+    barrier.wait()
+    begin, steps = time.perf_counter(), 0
+    while (spent := time.perf_counter() - begin) < request.seconds:
+        env.step(actions[steps % len(actions)])
+        steps += 1
+    answers.put(steps / spent)
+
+
+def generation_rate(request: Request) -> float:
+    """Rows per second of `cta data generate`, counted from when every worker has made an episode."""
+    with tempfile.TemporaryDirectory(prefix="cta-bench-data-") as folder:
+        name = request.env_name.replace("-v0", "-play-v0")
+        job = plan_job(name, folder=Path(folder), episodes=MANY, episode_steps=EPISODE)
+        job.workshop().mkdir(parents=True)
+        ends: list[float] = []
+
+        def note(_: int) -> None:
+            ends.append(time.perf_counter())
+            if len(ends) > request.workers and ends[-1] - ends[request.workers - 1] >= request.seconds:
+                raise _Enough
+
+        with suppress(_Enough):
+            make_parts(job, [("train", index) for index in range(MANY)], workers=request.workers, advance=note)
+    return (len(ends) - request.workers) * (EPISODE + 1) / (ends[-1] - ends[request.workers - 1])
+
+
+class _Enough(BaseException):
+    """Ends a generation that has been watched for long enough."""
+
+
+def evaluation_rate(request: Request) -> float:
+    """Steps per second of evaluations with random actions, one after the other, resets and last episodes included."""
+    actions = np.random.default_rng(0)
+
+    def make_policy(slots: int) -> Policy:
+        return lambda *_: actions.uniform(-1, 1, (slots, 5)).astype(np.float32)
+
+    name = request.env_name.replace("-v0", "-play-v0")
+    with Evaluator(name, workers=request.workers, max_episode_steps=EPISODE) as evaluator:
+        evaluator.run(make_policy, run_seed=0, episodes=4 * request.workers)  # starts the workers and fills every slot
+        begin, steps = time.perf_counter(), 0
+        while steps == 0 or time.perf_counter() - begin < request.seconds:
+            results = evaluator.run(make_policy, run_seed=0, episodes=4 * request.workers)
+            steps += sum(result.steps for result in results)
+        return steps / (time.perf_counter() - begin)
