@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 CHILD = Path(__file__).with_name("faults_child.py")
@@ -31,7 +31,6 @@ TRAIN = {
     "agent": "gcivl",
     "dataset": "desk-play-v0",
     "seeds": "0,3",
-    "steps": "240",
     "agent.batch-size": "64",
     "agent.hidden": "32",
     "agent.lr": "0.003",
@@ -60,13 +59,15 @@ class Campaign:
     """A run that is killed and resumed."""
 
     folder: Path
-    train: list[str] = field(default_factory=lambda: [word for k, v in TRAIN.items() for word in (f"--{k}", v)])
+    steps: int = 240
     seed: int = 0
     say: bool = False
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.run = self.folder / "killed"
+        settings = TRAIN | {"steps": str(self.steps)}
+        self.train = [word for name, value in settings.items() for word in (f"--{name}", value)]
         self._random = random.Random(self.seed)
         self._processes = 0
         self.kills: list[Kill] = []
@@ -84,7 +85,8 @@ class Campaign:
         if not (self.run / "config.json").exists():
             words = ["train", *self.train, "--run-dir", str(self.run)]
         place = self._random.choice(PLACES) if aim == "checkpoint" else aim
-        slow = {"block": 0.05, place or "": 1.0} if aim != "random" else {"block": 0.05}
+        # Slow blocks, so that the run does not end before it was killed often enough.
+        slow = {"block": 0.05 if aim == "checkpoint" else 0.3, place or "": 1.0}
         process, trace = self._start(words, slow)
         try:
             self._wait_for(aim, place, process, trace)
@@ -106,9 +108,11 @@ class Campaign:
         else:
             mark, delay = f"begin {place or 'arrays'}", 0.8 if place else 0.05
         # Not always the first of its kind.
-        count = self._random.randint(1, 3) if aim in ("checkpoint", "evaluation") else 1
+        count = self._random.randint(1, 3) if aim == "checkpoint" else 1
         deadline = time.monotonic() + 600
-        while process.poll() is None and trace.read_text().count(mark) < count and time.monotonic() < deadline:
+        while trace.read_text().count(mark) < count:
+            assert process.poll() is None, f"the run ended before it could be killed: {self._said()}"
+            assert time.monotonic() < deadline, f"no '{mark}' in ten minutes: {self._said()}"
             time.sleep(0.002)
         time.sleep(self._random.uniform(0, delay))
 
@@ -194,18 +198,20 @@ def _compare_arrays(straight: Path, killed: Path, step: int) -> None:
 
 
 def campaign(
-    folder: Path, wanted: dict[str, int], *, seed: int = 0, say: bool = False
+    folder: Path, wanted: dict[str, int], *, steps: int = 240, seed: int = 0, say: bool = False
 ) -> tuple[Campaign, dict[str, int]]:
     """Kill until every kind of `wanted` fell as often as asked for; finish; compare."""
-    kills = Campaign(folder, seed=seed, say=say)
+    kills = Campaign(folder, steps=steps, seed=seed, say=say)
     straight = kills.reference()
-    for kind in ("early", "checkpoint", "evaluation", "random"):
-        hits = tries = 0
-        while hits < wanted.get(kind, 0):
-            tries += 1
-            assert tries <= 2 * wanted[kind] + 2, f"{kind}: hit {hits} times in {tries - 1} tries"
-            kill = kills.kill(kind)
-            hits += kind == "random" or kind in kill.fell
+    later = [kind for kind in KINDS if kind != "early" for _ in range(wanted.get(kind, 0))]
+    random.Random(seed).shuffle(later)
+    for kind in ["early"] * wanted.get("early", 0) + later:
+        for _ in range(4):
+            fell = kills.kill(kind).fell
+            if kind == "random" or kind in fell:
+                break
+        else:
+            raise AssertionError(f"{kind}: not hit in four tries")
     killed = kills.finish()
     return kills, compare(straight, killed)
 
@@ -215,10 +221,11 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     for kind in KINDS:
         parser.add_argument(f"--{kind}", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=800, help="more kills need more steps to fall into")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     wanted = {kind: getattr(arguments, kind) for kind in KINDS}
-    kills, same = campaign(arguments.folder, wanted, seed=arguments.seed, say=True)
+    kills, same = campaign(arguments.folder, wanted, steps=arguments.steps, seed=arguments.seed, say=True)
     print(f"fell: {kills.counts()}; the same bit for bit: {same}")
 
 

@@ -1,0 +1,329 @@
+"""What can go wrong with a run: one line, a documented exit code, and `cta resume` ends as if nothing had.
+
+Real runs on the desk, a few steps each; every fault is the real one (a full disk, a damaged file, a killed worker).
+"""
+
+import contextlib
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cta.cli import run
+from cta.envs.datasets import open_dataset
+from cta.errors import CtaError
+from cta.evaluation import Evaluator
+from cta.experiment import Run, beside
+from cta.experiment.lock import RunLock
+from cta.training.learner import EXPLODED, first_bad
+from cta.training.seeds import SeedGroup
+from kill_and_resume import CHILD, steady
+
+STEPS = ["--steps", "20", "--log-interval", "5", "--eval-interval", "10", "--checkpoint-interval", "5", "--keep", "1"]
+SMALL = ["--agent", "gcbc", "--agent.batch-size", "16", "--agent.hidden", "8", "--seeds", "2", "--eval-episodes", "2"]
+NOISY = ["--eval-tasks", "2", "--eval-gaussian", "1.0"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """The desk's data in files of our own, which tests may lose and change."""
+    folder = tmp_path_factory.mktemp("data")
+    name, train, validation = open_dataset("desk-play-v0")
+    train.to_npz(folder / f"{name}.npz")
+    validation.to_npz(folder / f"{name}-val.npz")
+    return folder / f"{name}.npz"
+
+
+def words(data, folder):
+    return ["train", "--dataset", str(data), *SMALL, *STEPS, *NOISY, "--run-dir", str(folder)]
+
+
+@pytest.fixture(scope="module")
+def straight(data, tmp_path_factory):
+    """A run that nothing befell."""
+    folder = tmp_path_factory.mktemp("runs") / "straight"
+    assert run(words(data, folder)) == 0
+    return folder
+
+
+@pytest.fixture
+def copy(straight, tmp_path):
+    """The same, in a directory of its own."""
+    folder = tmp_path / "copy"
+    shutil.copytree(straight, folder)
+    return folder
+
+
+def same(one, two):
+    return all(steady(one / name) == steady(two / name) for name in ("train.csv", "eval.csv"))
+
+
+def one_line(said, *expected):
+    """The complaint is the last line on standard error, and says all this."""
+    assert "Traceback" not in said.err
+    last = said.err.strip().splitlines()[-1]
+    assert last.startswith("cta ") and all(text in last for text in expected), said.err
+    return last
+
+
+def events(folder):
+    with (folder / "events.csv").open(newline="") as file:
+        return [row["kind"] for row in csv.DictReader(file)]
+
+
+def test_the_same_settings_give_the_same_files(straight, data, tmp_path):
+    assert run(words(data, tmp_path / "again")) == 0
+    assert same(straight, tmp_path / "again")
+    assert "training/total_loss" in steady(straight / "train.csv")
+    assert sorted(path.name for path in (straight / "checkpoints").iterdir()) == ["10", "20"]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped"])
+def test_a_damaged_newest_checkpoint_falls_back_loudly(straight, copy, capfd, damage):
+    [path] = (copy / "checkpoints" / "20" / "training" / "d").iterdir()
+    content = path.read_bytes()
+    path.write_bytes(content[:100] if damage == "truncated" else content[:-9] + b"damaged!!")
+    assert run(["resume", str(copy)]) == 0
+    said = capfd.readouterr().err
+    assert "checkpoints/20: this checkpoint is damaged" in said and "going on from step 10" in said
+    assert same(straight, copy) and events(copy)[:1] == ["checkpoint-damaged"]
+    assert sorted(path.name for path in (copy / "checkpoints").iterdir()) == ["10", "20", "damaged-20"]
+
+
+def test_readers_fall_back_loudly_too(copy, capfd):
+    [path] = (copy / "checkpoints" / "20" / "networks" / "d").iterdir()
+    path.write_bytes(b"")
+    assert Run(copy).networks()[0] == 10
+    assert "checkpoints/20: this checkpoint is damaged" in capfd.readouterr().err
+    with pytest.raises(CtaError, match="damaged"):
+        Run(copy).networks(20)
+
+
+@contextlib.contextmanager
+def tmpfs(folder, options):
+    """A file system of its own, which only root may mount."""
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True).returncode:
+        pytest.skip("no right to mount a file system")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_a_full_disk(straight, data, tmp_path, capfd):
+    with tmpfs(tmp_path / "disk", "size=200k") as disk:
+        assert run(words(data, disk / "run")) == 1
+        one_line(capfd.readouterr(), "No space left on device", f"`cta resume {disk / 'run'}` continues")
+        subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+        assert run(["resume", str(disk / "run")]) == 0
+        assert same(straight, disk / "run")
+
+
+def test_a_limit_on_the_size_of_files(straight, data, tmp_path):
+    """What a quota looks like, without being root: no file over a kilobyte, so the first checkpoint fails."""
+    folder = tmp_path / "run"
+    script = (
+        "import resource, sys; from cta.cli import run; import cta.experiment\n"
+        "from cta.training import checkpoints; original = checkpoints._write_arrays\n"
+        "def limited(*a, **k): resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)); original(*a, **k)\n"
+        "checkpoints._write_arrays = limited; sys.exit(run(sys.argv[1:]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, *words(data, folder)], capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    one_line(type("Said", (), {"err": done.stderr}), "File too large", "cta resume")
+    assert run(["resume", str(folder)]) == 0
+    assert same(straight, folder)
+
+
+def test_a_read_only_folder(straight, data, tmp_path, capfd):
+    with tmpfs(tmp_path / "disk", "size=64m") as disk:
+        shutil.copytree(straight, disk / "run")
+        subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+        assert run(["resume", str(disk / "run")]) == 1
+        one_line(capfd.readouterr(), "cannot be written (Read-only file system)")
+        assert run(words(data, disk / "new")) == 1
+        one_line(capfd.readouterr(), "cannot write the run directory (Read-only file system)")
+
+
+def test_data_that_vanished_or_changed(straight, copy, data, capfd):
+    hidden = data.with_suffix(".hidden")
+    data.rename(hidden)
+    try:
+        assert run(["resume", str(copy)]) == 1
+        one_line(capfd.readouterr(), "no such file", "with the data back in place", f"`cta resume {copy}`")
+        with np.load(hidden) as arrays:
+            changed = {name: arrays[name].copy() for name in arrays.files}
+        changed["actions"][7, 0] += 0.25
+        np.savez(data, **changed)
+        assert run(["resume", str(copy)]) == 1
+        one_line(capfd.readouterr(), "has changed since this run began", "put the old data back")
+    finally:
+        hidden.replace(data)
+    assert run(["resume", str(copy)]) == 0
+    assert same(straight, copy)
+
+
+def test_a_directory_in_use(copy, data, capfd):
+    lock = RunLock(copy)
+    for command in (["resume", str(copy)], words(data, copy)):
+        assert run(command) == 1
+        one_line(capfd.readouterr(), "is in use by process", str(os.getpid()))
+    lock.release()
+    assert run(words(data, copy)) == 1
+    one_line(capfd.readouterr(), "already holds a run")
+
+
+def poison(monkeypatch, *, index, at):
+    """What a bit flip or a bug would do: after step `at` the weights of one seed are not numbers."""
+    original = SeedGroup.run
+
+    def run_and_poison(self, count):
+        original(self, count)
+        if self.step == at:
+            state = self._states[index]
+            self._states[index] = state._replace(networks=jax.tree.map(lambda x: x * jnp.nan, state.networks))
+
+    monkeypatch.setattr(SeedGroup, "run", run_and_poison)
+
+
+def test_numbers_that_go_bad_stop_their_seed_alone(straight, data, tmp_path, capfd, monkeypatch):
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        poison(patch, index=1, at=10)
+        assert run(words(data, folder)) == 4
+    said = capfd.readouterr()
+    assert "1 of 2 seeds go on" in said.err and "seed 1 is missing" in said.out
+    one_line(said, "seed 1 stopped at step 11: actor/actor_loss went bad")
+    assert json.loads((folder / "provenance.json").read_text())["stopped"] == {
+        "1": {"step": 11, "loss": "actor/actor_loss"}
+    }
+    assert "seed-stopped" in events(folder)
+    # The other seed is what it would have been.
+    for name in ("train.csv", "eval.csv"):
+        kept = [line for line in steady(straight / name).splitlines() if line.split(",")[2 * (name[0] == "e")] == "0"]
+        found = [line for line in steady(folder / name).splitlines() if line.split(",")[2 * (name[0] == "e")] == "0"]
+        assert found == kept
+    # A checkpoint of the bad seed from before is left, though --keep 1 and the last three would have dropped it.
+    assert sorted(int(path.name) for path in (folder / "checkpoints").iterdir()) == [5, 10, 20]
+    opened = Run(folder)
+    assert opened.good_seeds(5) == [0, 1] and opened.good_seeds(10) == opened.good_seeds(20) == [0]
+    assert list(opened.scores()) == [0]
+    observation = np.zeros(8, np.float32)
+    assert np.isfinite(opened.policy(seed=1, step=5)(observation, observation)).all()
+    assert np.isfinite(opened.policy()(observation, observation)).all()
+    with pytest.raises(CtaError, match=r"no policy of seed 1 at step 20: seed 1 stopped at step 11.*well at step 5"):
+        opened.policy(seed=1)
+    assert run(["scores", str(folder)]) == 0
+    assert "left out: seed 1" in capfd.readouterr().err
+    assert run(["evaluate", str(folder), "--episodes", "1"]) == 0
+    assert "seed 1 is missing: seed 1 stopped at step 11" in " ".join(capfd.readouterr().out.split())
+    assert run(["resume", str(folder)]) == 4
+
+
+def test_when_all_seeds_are_bad_the_run_ends(data, tmp_path, capfd, monkeypatch):
+    with monkeypatch.context() as patch:
+        for index in (0, 1):
+            poison(patch, index=index, at=5)
+        assert run(words(data, tmp_path / "run")) == 4
+    assert "0 of 2 seeds go on" in capfd.readouterr().err
+    assert Run(tmp_path / "run").scores() == {}
+
+
+def test_which_losses_are_bad():
+    metrics = {"a_loss": jnp.array([1.0, jnp.nan, -jnp.inf, 2 * EXPLODED]), "x": jnp.full(4, jnp.nan)}
+    metrics["total_loss"] = jnp.array([1.0, 2.0, 3.0, -2 * EXPLODED])
+    before = jnp.zeros((4, 2), jnp.int32).at[1].set(jnp.array([3, 0]))
+    after = jax.vmap(first_bad, in_axes=(0, None, 0))(before, jnp.asarray(7), metrics)
+    assert after.tolist() == [[0, 0], [3, 0], [7, 0], [7, 7]]
+
+
+def test_an_evaluation_that_fails_does_not_stop_training(straight, data, tmp_path, capfd, monkeypatch):
+    original, folder = beside.score_rows, tmp_path / "run"
+
+    def fail_once(evaluator, agent, networks, config, step, *rest, **options):
+        if step == 10:
+            raise CtaError("desk: the simulator failed 4 times in one evaluation: out of memory")
+        return original(evaluator, agent, networks, config, step, *rest, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(beside, "score_rows", fail_once)
+        assert run(words(data, folder)) == 1
+    one_line(capfd.readouterr(), "trained, but not scored at step 10", "out of memory", "cta resume")
+    assert steady(folder / "train.csv") == steady(straight / "train.csv")
+    assert {line.split(",")[3] for line in steady(folder / "eval.csv").splitlines()[1:]} == {"20"}
+    assert run(["resume", str(folder)]) == 0
+    assert same(straight, folder)
+
+
+def test_a_killed_worker_is_replaced_and_counted(tmp_path, capfd, monkeypatch):
+    """A real simulator in a real process, killed in the middle of an evaluation."""
+    name, rng = "pointmaze-medium-navigate-v0", np.random.default_rng(0)
+    rows = {"observations": rng.normal(size=(60, 2)), "actions": rng.uniform(-1, 1, (60, 2))}
+    ends = np.arange(60) % 30 == 29
+    np.savez(tmp_path / f"{name}.npz", **{k: v.astype(np.float32) for k, v in rows.items()}, terminals=ends)
+    killed, original = [], Evaluator.run
+
+    def run_and_kill(self, make_policy, **options):
+        def make(slots):
+            policy, calls = make_policy(slots), []
+
+            def act(*inputs):
+                calls.append(1)
+                if len(calls) == 20 and not killed:
+                    killed.append(os.kill(self.worker_pids[0], signal.SIGKILL))
+                return policy(*inputs)
+
+            return act
+
+        return original(self, make, **options)
+
+    monkeypatch.setattr(Evaluator, "run", run_and_kill)
+    steps = ["--steps", "4", "--eval-interval", "4", "--eval-tasks", "1", "--eval-episodes", "1", "--eval-workers", "1"]
+    small = ["--agent", "gcbc", "--agent.batch-size", "8", "--agent.hidden", "8", "--seeds", "1"]
+    folder = tmp_path / "run"
+    data = ["--dataset", str(tmp_path / f"{name}.npz")]
+    assert run(["train", *data, *small, *steps, "--run-dir", str(folder)]) == 0
+    assert "1 worker of the simulator replaced, episodes repeated (a worker process was ended by SIGKILL)" in " ".join(
+        capfd.readouterr().err.split()
+    )
+    assert events(folder) == ["worker-replaced"]
+    assert json.loads((folder / "provenance.json").read_text())["evaluation_retries"] == 1
+    assert len(Run(folder).evaluations()) == 1
+
+
+@pytest.mark.slow
+def test_a_second_signal_ends_the_process_at_once(straight, data, tmp_path):
+    trace, folder = tmp_path / "trace", tmp_path / "run"
+    trace.touch()
+    environment = os.environ | {"FAULTS_SLOW": json.dumps({"checkpoint": 300.0})}
+    command = [sys.executable, str(CHILD), str(trace), *words(data, folder)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        wait_for(trace, "begin checkpoint 5")
+        process.send_signal(signal.SIGTERM)
+        time.sleep(1.0)
+        assert process.poll() is None  # it waits for its checkpoint
+        sent = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 3 and time.monotonic() - sent < 10, said
+    assert f"`cta resume {folder}` continues" in said.strip().splitlines()[-1] and "Traceback" not in said
+    assert run(["resume", str(folder)]) == 0
+    assert same(straight, folder)
+
+
+def wait_for(trace: Path, text: str) -> None:
+    deadline = time.monotonic() + 300
+    while text not in trace.read_text():
+        assert time.monotonic() < deadline, trace.read_text()
+        time.sleep(0.02)
