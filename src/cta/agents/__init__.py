@@ -1,9 +1,6 @@
 """Agents, found by name."""
 
 import difflib
-import importlib
-import os
-import sys
 import typing
 
 from cta.agents import crl as crl
@@ -15,6 +12,7 @@ from cta.agents import two_level as two_level
 from cta.agents.base import REGISTRY, Agent, Entry, Networks, Spec
 from cta.config import AgentConfig
 from cta.errors import CtaError
+from cta.outside import load_outside
 
 __all__ = ["REGISTRY", "Agent", "Entry", "Networks", "Spec", "find"]
 
@@ -37,13 +35,7 @@ def find(name: str) -> Entry:
 def _outside(name: str) -> Entry:
     """`module:Class`, the module on Python's path or in the current folder; its config is the default of its class."""
     module_name, _, class_name = name.partition(":")
-    folder = os.getcwd()
-    if folder not in sys.path:
-        sys.path.append(folder)  # to stay: what the module itself imports later lies there too
-    try:
-        kind = getattr(importlib.import_module(module_name), class_name, None)
-    except Exception as error:  # a module of one's own may fail in any way while it is imported
-        raise CtaError(f"--agent {name}: cannot import {module_name} ({type(error).__name__}: {error})") from error
+    kind = load_outside(name, flag="--agent")
     if not (isinstance(kind, type) and issubclass(kind, Agent)):
         raise CtaError(f"--agent {name}: {module_name} has no class {class_name} that is a cta.agents.Agent")
     config = typing.get_type_hints(kind).get("config", AgentConfig)

@@ -19,6 +19,7 @@ methods. Results are added to RUN/evaluate.csv (columns as in eval.csv); scoring
   cta evaluate RUN                          the newest checkpoint of every seed
   cta evaluate RUN --step 800000,900000     these checkpoints
   cta evaluate RUN --episodes 10 --videos 2 a quick look, and two videos a task
+  cta evaluate RUN --env my_env:make        in a Gymnasium environment of your own (docs/own-data.md)
   cta evaluate WEIGHTS.safetensors…         what `cta reproduce` kept, or with --results DIR a run, into result files
 """
 
@@ -29,6 +30,10 @@ class Settings:
 
     run: Annotated[Positional[str], arg(metavar="RUN")]
     """Run directory."""
+    env: Annotated[str | None, arg(metavar="MODULE:FACTORY")] = None
+    """A function that makes an environment of your own, with goals."""
+    max_episode_steps: int | None = None
+    """Length of an episode in --env (default: what the environment says, else 1000)."""
     step: str = "last"
     """Checkpoints to score: `last`, `all`, or steps separated by commas."""
     episodes: Annotated[int, arg(aliases=["--eval-episodes"])] = 50
@@ -60,8 +65,14 @@ def main(argv: list[str]) -> int:
     from cta.experiment import Run
 
     run = Run(settings.run)
-    if run.config.dataset_name not in KNOWN:
-        raise CtaError(f"{run.config.dataset_name} belongs to no known environment, so there is nothing to roll out in")
+    if settings.env is None and run.config.dataset_name not in KNOWN:
+        raise CtaError(
+            f"{run.config.dataset_name} belongs to no known environment: give yours with --env module:factory"
+        )
+    if settings.env is not None and settings.videos:
+        raise CtaError("--videos: videos are of known environments only, not of --env")
+    if settings.max_episode_steps is not None and (settings.env is None or settings.max_episode_steps < 1):
+        raise CtaError("--max-episode-steps is a number from 1 on, for an environment of --env")
     run.config = replace(
         run.config,
         eval_episodes=settings.episodes,
@@ -72,12 +83,30 @@ def main(argv: list[str]) -> int:
         eval_seed=settings.eval_seed,
         video_frame_skip=settings.video_frame_skip,
     )
-    rows = _score(run, _steps(run, settings.step))
+    rows = _score(run, _steps(run, settings.step), _evaluator(run, settings))
     print_scores(rows, run)
     if settings.videos:
         step, networks = run.networks(int(rows[-1]["step"]))
         record(run, step, networks[0], episodes=settings.videos)
     return DONE
+
+
+def _evaluator(run: Any, settings: Settings) -> Any:
+    from cta.evaluation import Evaluator
+
+    config = run.config
+    if settings.env is None:
+        return Evaluator(config.dataset_name, workers=config.eval_workers)
+    from cta.envs.datasets import open_dataset
+    from cta.evaluation.own import OwnEvaluator
+
+    return OwnEvaluator(
+        settings.env,
+        shape=run.spec.observation_shape,
+        data=lambda: open_dataset(config.dataset, dataset_dir=config.dataset_dir)[1],
+        workers=config.eval_workers,
+        max_episode_steps=settings.max_episode_steps,
+    )
 
 
 def _steps(run: Any, choice: str) -> list[int]:
@@ -92,13 +121,12 @@ def _steps(run: Any, choice: str) -> list[int]:
         raise CtaError(f"--step {choice}: give `last`, `all`, or numbers separated by commas") from error
 
 
-def _score(run: Any, steps: list[int]) -> list[dict[str, Any]]:
-    from cta.evaluation import Evaluator
+def _score(run: Any, steps: list[int], evaluator: Any) -> list[dict[str, Any]]:
     from cta.experiment.scoring import score_rows
 
     rows: list[dict[str, Any]] = []
     config, log = run.config, run.files.eval_log("evaluate.csv")
-    with Evaluator(config.dataset_name, workers=config.eval_workers) as evaluator, Progress() as bar:
+    with evaluator, Progress() as bar:
         for step in steps:
             _, networks = run.networks(step)
             task = bar.add_task(f"step {step:,}")

@@ -11,7 +11,7 @@ from rich.table import Table
 from cta.errors import CtaError
 from cta.training.logs import CsvLog
 
-HEADER = ("dataset", "agent", "step", "seeds", "trajectories", "order by V", "order by φᵀψ")
+HEADER = ("dataset", "agent", "step", "seeds", "episodes", "order by V", "order by φᵀψ")
 CAPTION = "rank correlation of value and time along held-out trajectories, mean of the last three measurements"
 LAST = 3
 

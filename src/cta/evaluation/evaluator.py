@@ -46,7 +46,8 @@ class Evaluator:
         self._pool: Pool | None = None
         if dataset_name not in DESK_DATASETS:
             count = min(usable_cores(), MOST_WORKERS) if workers is None else max(1, workers)
-            name = environment_name(dataset_name)
+            # module:factory is an environment of somebody's own
+            name = dataset_name if ":" in dataset_name else environment_name(dataset_name)
             self._pool = Pool(name, workers=count, limit=max_episode_steps, timeout=timeout, retries=retries)
 
     @property

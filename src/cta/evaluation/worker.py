@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from cta.envs.ogbench import OgbenchWorld
+from cta.envs.own import OwnWorld
 from cta.envs.protocol import Episode
 from cta.errors import CtaError
 
@@ -32,11 +33,11 @@ class Slots:
     def __init__(self, env_name: str, limit: int | None) -> None:
         self._env_name = env_name
         self._limit = limit
-        self._worlds: dict[int, OgbenchWorld] = {}
+        self._worlds: dict[int, OgbenchWorld | OwnWorld] = {}
 
-    def world(self, slot: int) -> OgbenchWorld:
+    def world(self, slot: int) -> OgbenchWorld | OwnWorld:
         if slot not in self._worlds:
-            world = OgbenchWorld(self._env_name)
+            world = OwnWorld(self._env_name) if ":" in self._env_name else OgbenchWorld(self._env_name)
             world.max_episode_steps = self._limit or world.max_episode_steps
             self._worlds[slot] = world
         return self._worlds[slot]
