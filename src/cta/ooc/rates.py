@@ -1,13 +1,14 @@
 """How often the held-out pairs occur in data, beside other counts of the same events."""
 
 from dataclasses import asdict, dataclass
+from itertools import product
 from math import hypot, sqrt
 from pathlib import Path
 from typing import Any
 
 from cta.data import TrajectoryDataset
 from cta.envs.datasets import open_dataset
-from cta.ooc.components import Layout
+from cta.ooc.components import Layout, Rule
 from cta.ooc.events import NO_PRESS, UNEXPLAINED, find_events, presses, read_rows
 from cta.ooc.pairs import PRESS, Pair
 from cta.ooc.pairs_file import HeldOut
@@ -114,27 +115,65 @@ def _rate(number: int, pair: Pair, events: int, data: TrajectoryDataset, layout:
     )
 
 
-HEADER = ("dataset", "pair", "events", "per million", "earlier, MuJoCo 4.0", "σ", "paper", "σ", "independent", "σ")
+HEADER = ("dataset", "pair", "events", "per million", "earlier", "paper", "independent")
 
 
 def rate_lines(rates: Rates) -> list[list[str]]:
-    """Rows of text below `HEADER`."""
+    """Rows of text below `HEADER`: ours, then the others with the difference in combined errors."""
 
-    def other(found: Compared | None) -> list[str]:
+    def other(found: Compared | None) -> str:
         if found is None:
-            return ["–", "–"]
-        text = f"{found.rate:.0f} ± {found.error:.0f}" if found.error else f"{found.rate:.0f}"
-        return [text, f"{found.sigmas:+.1f}"]
+            return "–"
+        error = f" ± {found.error:.0f}" if found.error else ""
+        return f"{found.rate:.0f}{error} ({found.sigmas:+.1f}σ)"
 
     return [
         [
-            rates.dataset,
+            rates.dataset.removesuffix("-play-v0"),
             f"{pair.number} {pair.name}",
             str(pair.events),
             f"{pair.rate:.0f} ± {pair.error:.0f}",
-            *other(pair.earlier),
-            *other(pair.paper),
-            *other(pair.independent),
+            *(other(found) for found in (pair.earlier, pair.paper, pair.independent)),
         ]
         for pair in rates.pairs
     ]
+
+
+TOLERANCES = (0.04, 0.02)
+"""Beside the mid-point: OGBench's tolerance of success, and half of it, in metres."""
+SEARCH_HEADER = ("dataset", "pair", "rule", "events", "paper's, scaled", "σ")
+
+
+def search_lines(source: str | Path, held_out: HeldOut, *, dataset_dir: str | Path | None = None) -> list[list[str]]:
+    """Rows of text below `SEARCH_HEADER`: the events of every pair that has sliding parts, by every rule of a grid.
+
+    Contexts at the mid-point or within a tolerance of the end; events at the mid-point, on leaving the old end or on
+    reaching the new one. On the published files the right rule gives the paper's count exactly.
+    """
+    name, data, _ = open_dataset(source, dataset_dir=dataset_dir, info=True)
+    layout = held_out.layout
+    travels = {part.name: part.travel for part in layout.components if part.travel is not None}
+    lines = []
+    for number, pair in held_out.numbered():
+        expected = PAPER.get(layout.name, ())[number - 1 : number]
+        scaled = expected[0] * data.num_transitions / MILLION if expected else None
+        what = pair.event[0]
+        around = [part for part in travels if part in pair.context and part != what]
+        choices = [[(part, level) for level in (travels[part] / 2, *TOLERANCES)] for part in around]
+        ends = [level for near in TOLERANCES for level in (near, travels[what] - near)] if what in travels else []
+        crossings = [travels[what] / 2, *ends] if what in travels else [0.0]
+        counted = []
+        for context, crossing in product(product(*choices), crossings):
+            rule = Rule(dict(context), {what: crossing} if what in travels else {})
+            events = len(find_events(read_rows(data, layout, rule), pair, layout, rule))
+            off = 0.0 if scaled is None else (events - scaled) / sqrt(max(events + scaled, 1))
+            counted.append((abs(off), _spoken(rule), events, off))
+        for _, spoken, events, off in sorted(counted, key=lambda line: line[0]):
+            known = ["–", "–"] if scaled is None else [f"{scaled:.1f}", f"{off:+.1f}"]
+            lines.append([name.removesuffix("-play-v0"), f"{number} {pair.name}", spoken, str(events), *known])
+    return lines
+
+
+def _spoken(rule: Rule) -> str:
+    context = [f"{part} within {level:g}" for part, level in rule.context.items()]
+    return ", ".join([*context, *(f"{part} event at {level:g}" for part, level in rule.event.items())])
