@@ -16,6 +16,7 @@ from cta.errors import CtaError
 from cta.ooc import HeldOut, Pair, Rule, cut_files, find_all, find_layout, held_out_of, plan_cut
 from cta.ooc.components import lights_patterns
 from cta.ooc.events import presses, read_rows
+from cta.ooc.rates import measure_rates
 from cta.ooc.surgery import random_windows, remaining_rows, run_lengths, windows_before, without
 
 SCENE = find_layout("scene-play-v0")
@@ -305,3 +306,48 @@ def test_worlds_without_components_are_refused(tmp_path, capsys):
     assert "--pairs FILE" in capsys.readouterr().err
     assert cta(["ooc", "cut", "scene-play-v0", "--out", str(tmp_path), "--threshold", "window"]) == 1
     assert "PART=VALUE" in capsys.readouterr().err
+
+
+# Rates.
+
+
+def test_rates_by_hand(tmp_path, capsys):
+    """Two openings in 78 transitions, four combined errors from nothing, found again by the search."""
+    once = scene_data([0.0] * 20 + [-0.09] * 20, [0.0] * 40, [[1, 1]] * 40)
+    twice = TrajectoryDataset.from_arrays(
+        np.tile(once.observations, (2, 1)),
+        np.tile(once.actions, (2, 1)),
+        np.tile(once.terminals, 2),
+        info={key: np.tile(values, (2, 1)) for key, values in once.info.items()},
+    )
+    twice.to_npz(tmp_path / "scene-play-v0.npz")
+    rates = measure_rates(tmp_path / "scene-play-v0.npz", held_out_of(SCENE))
+    first, second, _ = rates.pairs
+    scale = 1e6 / 78
+    assert (first.events, first.rate) == (2, pytest.approx(2 * scale))
+    assert first.error == pytest.approx(2**0.5 * scale) and second.error == pytest.approx(scale)
+    assert first.earlier is not None and first.paper is not None and first.independent is None
+    assert first.earlier.sigmas == pytest.approx((2 * scale - 318) / np.hypot(2**0.5 * scale, 34))
+    assert first.paper.error == pytest.approx(338**0.5)
+    words = ["ooc", "rates", str(tmp_path / "scene-play-v0.npz"), "--markdown", "--search"]
+    assert cta([*words, "--record", str(tmp_path / "rates.json")]) == 0
+    out = capsys.readouterr().out
+    assert "| scene | 1 open the drawer | 2 | 25641 ± 18131 |" in out
+    assert "| 1 open the drawer | window within 0.1, drawer event at 0.14 | 2 |" in out  # 9 cm are beyond 2 cm
+    assert "| 1 open the drawer | window within 0.1, drawer event at 0.04 | 0 |" in out  # and short of 12 cm
+    record = json.loads((tmp_path / "rates.json").read_text())
+    assert record["rates"][0]["pairs"][0]["events"] == 2 and {"commit", "versions", "command"} <= set(record)
+
+
+def test_independence_rates_of_the_puzzle(tmp_path):
+    """Fair lights and equally frequent presses: 30,000/16 presses of a button per million, halved by every light."""
+    rows = 30
+    TrajectoryDataset.from_arrays(
+        np.zeros((rows, 83), np.float32),
+        np.zeros((rows, 5), np.float32),
+        episode_lengths=[rows],
+        info={"button_states": np.zeros((rows, 16), int)},
+    ).to_npz(tmp_path / "puzzle-4x4-play-v0.npz")
+    rates = measure_rates(tmp_path / "puzzle-4x4-play-v0.npz", held_out_of(PUZZLE))
+    assert [round(pair.independent.rate) for pair in rates.pairs if pair.independent] == [59, 117, 234, 59, 234]
+    assert rates.presses == 0 and rates.unexplained == 0
