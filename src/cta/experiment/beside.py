@@ -1,6 +1,7 @@
 """Scoring a run's snapshots while it trains, and what becomes of an evaluation that goes wrong."""
 
 import contextlib
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,15 @@ from cta.experiment.scoring import score_rows
 if TYPE_CHECKING:
     from cta.experiment.trainer import Trainer
 
+SWITCH_SECONDS = 0.0005
+"""How long a thread may keep the interpreter while another one waits for it."""
+
 
 def open_evaluation(trainer: "Trainer", stack: contextlib.ExitStack) -> BackgroundEvaluation:
     """A thread that scores what it is handed; the workers of the simulator end with `stack`."""
+    # At the default of 5 ms this thread would hold up the one that feeds the device several times a block.
+    stack.callback(sys.setswitchinterval, sys.getswitchinterval())
+    sys.setswitchinterval(SWITCH_SECONDS)
     evaluator = Evaluator(trainer.config.dataset_name, workers=trainer.config.eval_workers)
     beside = _Beside(trainer, evaluator)
     # On the way out in the other order: nobody waits any more, which ends the workers, which ends the thread.
