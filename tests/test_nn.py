@@ -1,11 +1,13 @@
 """The building blocks: initialisation, order of operations, the bilinear product, the guarded length."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from cta.nn import BilinearTrunk, Ensemble, LayerNorm, Linear, Mlp, Projection, scale_to_length
 from cta.nn.bilinear import row_products
+from cta.nn.layers import gelu_norm
 
 KEY = jax.random.key(0)
 
@@ -28,10 +30,29 @@ def test_mlp_is_affine_gelu_norm_and_ends_affine():
     mlp = Mlp(KEY, 3, [5, 2], layer_norm=True)
     x = jax.random.normal(KEY, (4, 3))
     hidden = mlp.norms[0](jax.nn.gelu(mlp.layers[0](x), approximate=True))
-    np.testing.assert_allclose(mlp(x), mlp.layers[1](hidden), rtol=1e-6)
+    np.testing.assert_allclose(mlp(x), mlp.layers[1](hidden), rtol=1e-5, atol=1e-6)
     assert len(mlp.norms) == 1
     ended = Mlp(KEY, 3, [5, 2], layer_norm=True, activate_final=True)
     np.testing.assert_allclose(np.mean(ended(x), axis=-1), 0, atol=1e-6)
+
+
+def test_gelu_norm_and_its_derivative_are_those_of_its_parts():
+    x, weights, dy = (
+        jax.random.normal(KEY, (3, 8, 5)),
+        jax.random.normal(KEY, (2, 5)),
+        jax.random.normal(KEY, (3, 8, 5)),
+    )
+    x = 3 * x
+
+    def parts(x, scale, offset):
+        norm = eqx.tree_at(lambda n: (n.scale, n.offset), LayerNorm(5), (scale, offset))
+        return norm(jax.nn.gelu(x, approximate=True))
+
+    value, pull = jax.vjp(gelu_norm, x, *weights)
+    expected, expected_pull = jax.vjp(parts, x, *weights)
+    np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-5)
+    for ours, theirs in zip(pull(dy), expected_pull(dy), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
 
 
 def test_ensemble_members_differ_and_stack():
