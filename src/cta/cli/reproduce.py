@@ -118,7 +118,7 @@ def _summary(console: Console, driver) -> None:
     else:
         console.print("the plan is done")
     files = sorted(space.weights.glob("*.safetensors"))
-    if files:
+    if files and left:
         size = sum(file.stat().st_size for file in files) / 2**20
         console.print(f"weights to score elsewhere: {len(files)} files, {size:.0f} MiB in {space.weights}")
 

@@ -158,7 +158,9 @@ class Driver:
     def _score(self) -> None:
         """One process for all checkpoints of a run that wait: starting one takes a while."""
         busy = {(item.unit, item.step) for job in self._side for item in job.subject}
-        waiting = [i for i in self._waiting() if (i.unit, i.step) not in busy | self._asked and i.settled]
+        waiting = [item for item in self._waiting() if (item.unit, item.step) not in busy | self._asked]
+        # The record of a run's last step holds its whole time, which is known when its process has ended.
+        waiting = [i for i in waiting if i.settled and not (i.step == i.unit.cell.steps and self._trains(i.unit))]
         while waiting and len(self._side) < SCORERS:
             first = waiting[0]
             group = tuple(item for item in waiting if item.unit == first.unit and item.urgent == first.urgent)
@@ -174,12 +176,15 @@ class Driver:
         """Keep the weights of a finished run whose scores are missing."""
         for unit in self.space.all_units():
             steps = self.space.unpacked(unit)
-            if steps and ("pack", unit) not in self.failed:
+            if steps and ("pack", unit) not in self.failed and not self._trains(unit):
                 self.board.say(f"keep weights: {unit.name}")
                 words = pack_words(self.space, unit, steps, self.options.precision)
                 self._packing = self._job(f"pack {unit.name}", unit, words, cpu=True)
                 return True
         return False
+
+    def _trains(self, unit: Unit) -> bool:
+        return self._training is not None and self._training.subject == unit
 
     def _waiting(self) -> list[Pending]:
         """Checkpoints to score, those of results before those of curves."""

@@ -58,7 +58,7 @@ def show(table: Table, console: Console) -> None:
     """On a terminal."""
     shown = RichTable(title=table.title, box=box.SIMPLE_HEAD, title_justify="left")
     for column in table.columns:
-        shown.add_column(column, overflow="fold")
+        shown.add_column(column, overflow="fold", no_wrap=column == "state")
     for line in table.lines:
         shown.add_row(*line)
     console.print(shown)

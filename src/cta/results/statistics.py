@@ -53,10 +53,14 @@ def _bootstrap(matrix) -> tuple[tuple[float, float], tuple[float, float]]:
     def both(scores) -> np.ndarray:
         return np.array([metrics.aggregate_mean(scores), metrics.aggregate_iqm(scores)])
 
-    with warnings.catch_warnings():
-        # rliable names the random state as its own dependency no longer likes it.
-        warnings.simplefilter("ignore", FutureWarning)
-        random_state = np.random.RandomState(BOOTSTRAP_SEED)
-        _, found = library.get_interval_estimates({"": matrix}, both, reps=REPETITIONS, random_state=random_state)
+    # rliable draws from NumPy's global generator, whatever random state it is given.
+    before = np.random.get_state()  # noqa: NPY002
+    np.random.seed(BOOTSTRAP_SEED)  # noqa: NPY002
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            _, found = library.get_interval_estimates({"": matrix}, both, reps=REPETITIONS)
+    finally:
+        np.random.set_state(before)  # noqa: NPY002
     (mean_low, iqm_low), (mean_high, iqm_high) = found[""].tolist()
     return (mean_low, mean_high), (iqm_low, iqm_high)

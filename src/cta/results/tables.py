@@ -93,7 +93,7 @@ def _line(dataset: str, agent: str, paper: str, cell: Cell | None, selection: Se
         ", ".join(short_steps(step) for step in steps),
         ", ".join(map(str, episodes)),
         "; ".join(data_texts(cell)),
-        "complete" if cell.complete else f"{INCOMPLETE}: {cell.missing()}",
+        "complete" if cell.complete else INCOMPLETE,
     )
 
 
@@ -127,6 +127,8 @@ def _notes(cells: Sequence[Cell]) -> list[str]:
     """What a reader must know of our cells: changed settings, rounded weights, differing data."""
     notes = []
     for cell in cells:
+        if not cell.complete:
+            notes.append(f"{INCOMPLETE}, no result yet: {cell.agent} on {cell.dataset}, {cell.missing()}")
         changed = changed_settings(cell)
         if changed:
             notes.append(f"{cell.agent} on {cell.dataset}: settings differ from the paper's ({', '.join(changed)})")

@@ -1,0 +1,160 @@
+"""Tables from constructed files, in every format, and the blocks of documents."""
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from cta.cli import run
+from cta.cli.table import block
+from cta.results.formats import MARK, filled
+from cta.results.paper import TABLES, paper_scores
+from cta.results.statistics import summarise
+from cta.results.store import Results
+from test_results_store import PUZZLE, record, rows
+
+ROOT = Path(__file__).parent.parent
+OOC = "dataset,agent,seed,step,task,episodes,successes,pair,direct,lenient\n" + "".join(
+    f"{PUZZLE},cta,{seed},{step},{pair},50,{45 + seed},pair{pair},{30 + pair + seed},{40 + seed}\n"
+    for seed in range(4)
+    for step in (800_000, 900_000, 1_000_000)
+    for pair in range(1, 6)
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """CTA complete, one baseline with two seeds whose weights were rounded; held-out pairs."""
+    path = tmp_path_factory.mktemp("results")
+    given = [row._replace(successes=38 + row.seed) for row in rows()]
+    Results(path).add(record(), given)
+    half = record(seeds=[0, 1], agent="hiql-analogy")
+    half["scoring"][0]["weights"] = "float16"
+    Results(path).add(half, rows(seeds=[0, 1], agent="hiql-analogy", wins=25))
+    (path / "ooc").mkdir()
+    (path / "ooc" / f"{PUZZLE}.cta.csv").write_text(OOC)
+    return path
+
+
+def printed(capsys, folder, *words):
+    assert run(["table", *words, "--results", str(folder)]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_line_says_everything(folder, capsys):
+    text = printed(capsys, folder, "main", "--ours", "--format", "csv")
+    lines = {line["agent"]: line for line in csv.DictReader(io.StringIO(text))}
+    cta = lines["cta"]
+    # Seeds have 76, 78, 80, 82 %: mean 79, deviation √5.
+    assert (cta["dataset"], cta["paper"], cta["ours"]) == (PUZZLE, "84 ± 3", "79.0 ± 2.2")
+    assert (cta["seeds"], cta["steps"], cta["episodes"]) == ("4 (0–3)", "800k, 900k, 1M", "50")
+    assert (cta["data"], cta["state"]) == ("generated, seed 0, MuJoCo 3.3.7", "complete")
+    low, high = (float(word) for word in cta["95% CI"].strip("[]").split(","))
+    assert 76 <= low < 79 < high <= 82
+    assert lines["hiql-analogy"]["state"] == "incomplete"
+
+
+def test_without_ours_the_whole_table_of_the_paper_is_there(folder, capsys):
+    text = printed(capsys, folder, "main", "--format", "csv")
+    assert len(list(csv.DictReader(io.StringIO(text)))) == len(paper_scores("main")) == 108
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_in_every_format(folder, capsys, name):
+    for kind in ("terminal", "markdown", "latex", "csv"):
+        text = printed(capsys, folder, name, "--agents", "cta", "--no-intervals", "--format", kind)
+        assert "cta" in text
+        if kind == "latex":
+            code = "".join(line for line in text.splitlines() if not line.startswith("%"))
+            assert code.startswith("\\begin{tabular}") and code.count("\\\\") >= 2 and "±" not in code
+        if kind == "markdown":
+            widths = {line.count("|") for line in text.splitlines() if line.startswith("|")}
+            assert len(widths) == 1
+
+
+def test_incomplete_cells_and_rounded_weights_are_marked_in_every_format(folder, capsys):
+    for kind in ("terminal", "markdown", "latex", "csv"):
+        text = printed(capsys, folder, "main", "--ours", "--no-intervals", "--format", kind)
+        assert "incomplete" in text
+        assert kind == "csv" or f"hiql-analogy on {PUZZLE}, missing 2 of 4 seeds" in text
+        assert kind == "csv" or "rounded to float16" in text
+
+
+def test_held_out_pairs(folder, capsys):
+    text = printed(capsys, folder, "ooc", "--ours", "--format", "csv")
+    lines = {line["pair"]: line for line in csv.DictReader(io.StringIO(text))}
+    assert list(lines) == ["pair1", "pair2", "pair3", "pair4", "pair5", "all"]
+    # Pair 1: 31…34 of 50 direct, 45…48 successes.
+    assert lines["pair1"]["ours direct (success)"] == "65.0 ± 2.2 (93.0 ± 2.2)"
+    assert lines["all"]["ours direct (success)"] == "69.0 ± 2.2 (93.0 ± 2.2)"
+    assert lines["all"]["paper direct (success)"] == "80 ± 8 (100 ± 1)"
+    assert lines["all"]["state"] == "complete"
+
+
+def test_more_direct_successes_than_successes_are_refused(tmp_path, capsys):
+    (tmp_path / "ooc").mkdir()
+    (tmp_path / "ooc" / "x.csv").write_text(OOC.splitlines()[0] + f"\n{PUZZLE},cta,0,1,1,50,3,pair1,4,4\n")
+    assert run(["table", "ooc", "--results", str(tmp_path)]) == 1
+    assert "more direct successes than successes" in capsys.readouterr().err
+
+
+def test_changed_settings_are_named(tmp_path, capsys):
+    settings = {"subgoal_steps": 5, "batch_size": 256}
+    Results(tmp_path).add(record(settings=settings), rows())
+    text = printed(capsys, tmp_path, "main", "--ours", "--no-intervals", "--format", "markdown")
+    assert f"cta on {PUZZLE}: settings differ from the paper's (subgoal_steps)" in text
+
+
+def test_the_interquartile_mean_by_hand():
+    # Of 0, 1, …, 7 (%) the middle half is 2, 3, 4, 5.
+    found = summarise([[0.00, 0.01, 0.02, 0.03], [0.04, 0.05, 0.06, 0.07]])
+    assert found.iqm == pytest.approx(3.5)
+    assert found.mean == pytest.approx(3.5) and found.std == pytest.approx(2.0)
+    assert found.mean_interval is not None and found.mean_interval[0] < 3.5 < found.mean_interval[1]
+    assert summarise([[0.5, 0.6]]).mean_interval is None
+
+
+def test_blocks_of_a_document(folder, tmp_path, capsys):
+    document = tmp_path / "README.md"
+    document.write_text("before\n<!-- table: main --ours --agents cta -->\nold\n<!-- /table -->\nafter\n")
+    assert run(["table", "--check", str(document), "--results", str(folder)]) == 1
+    assert run(["table", "--update", str(document), "--results", str(folder)]) == 0
+    text = document.read_text()
+    assert text.startswith("before\n") and text.endswith("\nafter\n") and "old" not in text
+    assert f"| {PUZZLE} | cta | 84 ± 3 | 79.0 ± 2.2 |" in text
+    assert run(["table", "--check", str(document), "--results", str(folder)]) == 0
+    document.write_text(text.replace("79.0", "84.0"))
+    capsys.readouterr()
+    assert run(["table", "--check", str(document), "--results", str(folder)]) == 1
+    assert "not what the results say" in capsys.readouterr().out
+
+
+def test_a_mark_without_end_gets_a_line(tmp_path, capsys):
+    (tmp_path / "x.md").write_text("<!-- table: main -->\n")
+    assert run(["table", "--update", str(tmp_path / "x.md")]) == 1
+    assert "has no end" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/reproduction.md"])
+def test_our_documents_say_what_our_results_say(document):
+    text = (ROOT / document).read_text() if (ROOT / document).exists() else ""
+    fresh, count = filled(text, lambda words: block(words, ROOT / "results"))
+    assert fresh == text
+    assert count == len(MARK.findall(text))
+
+
+def test_curves_are_drawn(folder, tmp_path):
+    target = tmp_path / "curves.png"
+    assert run(["table", "--curves", str(target), "--results", str(folder)]) == 0
+    assert target.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_every_stored_result_can_be_read_and_has_its_record():
+    results = Results(ROOT / "results")
+    for cell in results.cells():
+        trained = {seed for entry in cell.record["training"] for seed in entry["seeds"]}
+        assert set(cell.seeds) <= trained
+        for entry in cell.record["training"]:
+            assert entry["commit"] and entry["versions"]["mujoco"] and entry["hardware"]["device"]
+            assert entry["data"]["fingerprint"] and entry["command"].startswith("cta train")
