@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from cta.data import DatasetFiles, TrajectoryDataset, environment_name
 from cta.data.download import read_record, sha256_of
@@ -24,7 +25,7 @@ def describe(files: DatasetFiles, *, console: Console) -> int:
     if files.validation.exists():
         problems += _describe_file(files.validation, env_name=_environment(files.name), console=console)
     else:
-        console.print(f"no validation file: {files.validation.name} is not beside it")
+        console.print(f"no validation file: {files.validation.name} is not beside it", markup=False)
     for problem in problems:
         console.print(f"problem: {problem}", style="red", markup=False, soft_wrap=True)
     console.print("no problems found" if not problems else f"{len(problems)} problem(s) found")
@@ -41,7 +42,7 @@ def _environment(name: str) -> str | None:
 def _describe_file(path: Path, *, env_name: str | None, console: Console) -> list[str]:
     """Print one file; returns its problems, each a line."""
     problems: list[str] = []
-    table = Table(title=str(path))
+    table = Table(title=Text(str(path)))  # names from files are shown, never taken for mark-up
     for heading in ("array", "dtype", "shape", "lowest", "highest"):
         table.add_column(heading)
     try:
@@ -49,7 +50,7 @@ def _describe_file(path: Path, *, env_name: str | None, console: Console) -> lis
             record = file.provenance()
             for key in file.keys:
                 if key != "provenance":
-                    table.add_row(key, *_array_row(file, key))
+                    table.add_row(*map(Text, [key, *_array_row(file, key)]))
     except CtaError as error:
         return [str(error)]
     console.print(table)
@@ -68,7 +69,7 @@ def _array_row(file: NpzReader, key: str) -> list[str]:
     shape, dtype = file.header(key)
     if dtype.kind not in "iufb":
         return [str(dtype), str(shape), "", ""]
-    values = file[key].reshape(shape[0], -1) if shape else file[key].reshape(1, 1)
+    values = file[key].reshape(-1)
     extremes = [(block.min(), block.max()) for _, block in row_blocks(values) if block.size]
     low, high = (
         (np.min([pair[0] for pair in extremes]), np.max([pair[1] for pair in extremes])) if extremes else ("", "")

@@ -22,16 +22,16 @@ def as_actions(values: Any, *, label: str) -> np.ndarray:
     return _as_float32(array, label=label, key="actions", hint="float32 in [-1, 1]")
 
 
-def as_terminals(values: Any, *, label: str) -> np.ndarray:
+def as_terminals(values: Any, *, label: str, key: str = "terminals") -> np.ndarray:
     """Booleans, from booleans or from zeros and ones."""
-    array = _plain_array(values, label=label, key="terminals")
+    array = _plain_array(values, label=label, key=key)
     if array.dtype == np.bool_:
         return array
     if array.dtype.kind not in "iuf":
-        raise CtaError(f"{label}: terminals have dtype {array.dtype}; use booleans, True on the last row of an episode")
+        raise CtaError(f"{label}: {key} have dtype {array.dtype}; use booleans, True on the last row of an episode")
     odd = np.flatnonzero((array != 0) & (array != 1))
     if odd.size:
-        raise CtaError(f"{label}: terminals must be 0 or 1, found {array.flat[odd[0]]} at row {odd[0]}")
+        raise CtaError(f"{label}: {key} must be 0 or 1, found {array.flat[odd[0]]} at row {odd[0]}")
     return array.astype(bool)
 
 
@@ -42,6 +42,8 @@ def _plain_array(values: Any, *, label: str, key: str) -> np.ndarray:
         raise CtaError(f"{label}: {key} is not a rectangular array") from None
     if array.dtype.hasobject:
         raise CtaError(f"{label}: {key} holds Python objects; use a plain numeric array")
+    if array.ndim == 0:
+        raise CtaError(f"{label}: {key} is a single value; expected an array with one row a time step")
     return array
 
 

@@ -49,8 +49,9 @@ class TrajectoryDataset:
         checks.check_finite(self.actions, key="actions", label=label)
         checks.check_action_range(self.actions, label=label)
         for key, values in self.info.items():
-            if len(values) != self.num_rows:
-                raise CtaError(f"{label}: {key} has {len(values)} rows, observations have {self.num_rows}")
+            rows = len(values) if np.ndim(values) else 0
+            if rows != self.num_rows:
+                raise CtaError(f"{label}: {key} has {rows} rows, observations have {self.num_rows}")
 
     def __repr__(self) -> str:
         return (
@@ -103,7 +104,9 @@ class TrajectoryDataset:
                 raise CtaError(
                     f"{path}: missing {', '.join(missing)}; the file has {', '.join(file.keys) or 'no arrays'}"
                 )
-            terminals = file["valids"] == 0 if "valids" in file.keys else file["terminals"]
+            key = "valids" if "valids" in file.keys else "terminals"
+            marks = checks.as_terminals(file[key], label=label, key=key)
+            terminals = ~marks if key == "valids" else marks
             following = file["next_observations"] if "next_observations" in file.keys else None
             extra = _info_arrays(file, rows=len(terminals)) if info and following is None else {}
             # Images may be larger than the memory: they are mapped, and fetched as training asks for them.

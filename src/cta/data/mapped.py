@@ -41,11 +41,17 @@ def map_array(path: str | Path, key: str) -> np.ndarray:
         _, dtype = file.header(key)
         if dtype.hasobject:
             raise CtaError(f"{path}: {key} holds pickled objects, which are never loaded: save plain arrays")
-    with zipfile.ZipFile(path) as archive:
-        member = archive.getinfo(f"{key}.npy")
-        if member.compress_type == zipfile.ZIP_STORED:
-            return _map(path, key, _member_start(path, member))
-        return _map(_unpacked(archive, path, member), key, 0)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            member = archive.getinfo(f"{key}.npy")
+            if member.compress_type == zipfile.ZIP_STORED:
+                return _map(path, key, _member_start(path, member))
+            return _map(_unpacked(archive, path, member), key, 0)
+    except CtaError:
+        raise
+    except Exception as error:  # damage surfaces as almost any exception: of zip, zlib, struct, the header's parser
+        reason = (str(error).splitlines() or [""])[0] or type(error).__name__
+        raise CtaError(f"{path}: {key} cannot be mapped into memory ({reason}): the file is damaged") from None
 
 
 def _member_start(path: Path, member: zipfile.ZipInfo) -> int:
@@ -64,10 +70,7 @@ def _map(path: Path, key: str, start: int) -> np.ndarray:
         shape, fortran, dtype = reader(file)
         values = file.tell()
     order = "F" if fortran else "C"
-    try:
-        return np.memmap(path, dtype, "r", values, shape, order)
-    except (OSError, ValueError) as error:
-        raise CtaError(f"{path}: {key} cannot be mapped into memory ({error}): the file is damaged") from None
+    return np.memmap(path, dtype, "r", values, shape, order)
 
 
 def _unpacked(archive: zipfile.ZipFile, path: Path, member: zipfile.ZipInfo) -> Path:
