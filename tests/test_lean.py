@@ -1,6 +1,7 @@
 """The lean step beside OGBench's own: the same bits in all manipulation worlds."""
 
 from collections.abc import Iterator
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from cta.envs import gl
 from cta.envs.lean import LeanWorld
+from cta.envs.lean_plan import LeanPlan
 from cta.envs.manipulation_data import ManipulationEpisodes, _make_oracles
 from cta.envs.names import STATE_DIMS, family
 from cta.envs.ogbench import OgbenchWorld, close_env, global_numpy_seed, make_env, seeded_reset
@@ -194,3 +196,36 @@ def test_pictures():
     assert_same_world(pair)  # drawing left no trace
     close_env(pair.plain)
     close_env(pair.lean)
+
+
+@pytest.mark.parametrize("target", ["cube", "button", "drawer", "window"])
+def test_plans(target):
+    module = import_module(f"ogbench.manipspace.oracles.plan.{target}_plan")
+    plain = getattr(module, f"{target.title()}PlanOracle")
+    lean = type("Lean", (LeanPlan, plain), {})
+    settings = SimpleNamespace(
+        _control_timestep=0.05, _arm_sampling_bounds=np.array([[0.2, -0.3, 0.2], [0.6, 0.3, 0.3]])
+    )
+    rng = np.random.default_rng(3)
+    for seed in range(12):
+        info: dict[str, Any] = {"privileged/target_block": 0, "time": rng.uniform(0, 9, 1)}
+        for name in (
+            "proprio/effector",
+            "privileged/block_0",
+            "privileged/target_block",
+            "privileged/target_button_top",
+        ):
+            info |= {f"{name}_pos": rng.uniform(-0.3, 0.6, 3), f"{name}_yaw": rng.uniform(-3, 3, 1)}
+        for name in ("drawer_handle", "target_drawer_handle", "window_handle", "target_window_handle"):
+            info |= {f"privileged/{name}_pos": rng.uniform(-0.3, 0.6, 3), f"privileged/{name}_yaw": np.zeros(1)}
+        if seed == 0:  # a turn that is none: the series near zero
+            info["privileged/block_0_yaw"] = info["privileged/target_block_yaw"] = info["proprio/effector_yaw"]
+        plans = []
+        for kind in (plain, lean):
+            oracle = kind(env=SimpleNamespace(unwrapped=settings))
+            with global_numpy_seed(seed):
+                oracle.reset(None, info)
+                plans.append((oracle._plan, np.random.random()))  # noqa: NPY002 - the draws that follow, too
+        assert len(plans[0][0]) > 20
+        assert_same(plans[0][0], plans[1][0], target)
+        assert plans[0][1] == plans[1][1]

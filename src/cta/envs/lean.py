@@ -2,9 +2,9 @@
 
 OGBench's step reads every quantity three times by name, and repaints and recomputes what has not changed. The classes
 here stand before OGBench's own and override its hooks, never its step. Whenever something visible happens (a button
-pressed, a cube reaching or leaving its place, a cube lost), they hand over to OGBench's own code. Observations, rewards,
-successes and episodes are equal bit for bit; the `info` of a step holds what the oracles and the recorder read, and
-nothing else.
+pressed, a cube reaching or leaving its place, a cube lost), they hand over to OGBench's own code. Observations,
+rewards, successes and episodes are equal bit for bit; the `info` of a step holds what the oracles and the recorder
+read, and nothing else.
 """
 
 from math import sqrt

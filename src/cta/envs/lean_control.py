@@ -34,16 +34,19 @@ def multiply(a: Quaternion, b: Quaternion) -> Quaternion:
     )
 
 
-def turn(angle: float) -> Quaternion:
-    """The rotation by `angle` about the vertical."""
-    squared = angle * angle
+def half_turn(squared: float) -> tuple[float, float]:
+    """For a rotation by an angle, given its square: cos(angle / 2), and sin(angle / 2) / angle."""
     if squared < SMALL_ANGLE_SQUARED:
         fourth = squared * squared
-        real, factor = 1.0 - squared / 8.0 + fourth / 384.0, 0.5 - squared / 48.0 + fourth / 3840.0
-    else:
-        size = sqrt(squared)
-        half = 0.5 * size
-        real, factor = float(np.cos(half)), float(np.sin(half)) / size
+        return 1.0 - squared / 8.0 + fourth / 384.0, 0.5 - squared / 48.0 + fourth / 3840.0
+    angle = sqrt(squared)
+    half = 0.5 * angle
+    return float(np.cos(half)), float(np.sin(half)) / angle
+
+
+def turn(angle: float) -> Quaternion:
+    """The rotation by `angle` about the vertical."""
+    real, factor = half_turn(angle * angle)
     return real, factor * 0.0, factor * 0.0, factor * angle
 
 

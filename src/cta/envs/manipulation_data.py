@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from cta.envs.lean_plan import LeanPlan
 from cta.envs.names import family
 from cta.envs.ogbench import close_env, global_numpy_seed, make_env, spread_seed
 from cta.errors import CtaError
@@ -123,6 +124,8 @@ def _make_oracles(env: Any, world: str, kind: str) -> dict[str, Any]:
     for target in ("cube", "button", "drawer", "window") if world == "scene" else (TARGETS[world],):
         module = import_module(f"ogbench.manipspace.oracles.{style}.{target}_{style}")
         oracle = getattr(module, f"{target.title()}{style.title()}Oracle")
+        if kind == "play":
+            oracle = type(oracle.__name__, (LeanPlan, oracle), {})
         extra = {"gripper_always_closed": True} if world == "puzzle" else {}
         oracles[target] = oracle(**settings, **extra)
     return oracles
