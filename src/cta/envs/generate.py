@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from cta.cores import usable_cores
 from cta.data.npz import Column, NpzReader, column, write_npz
 from cta.data.progress import Advance, progress
 from cta.envs import gl
@@ -92,6 +93,11 @@ def plan_job(
     if min(job.episodes, job.episode_steps) < 1 or seed < 0:
         raise CtaError("--episodes and --episode-steps are at least 1, and --seed is not negative")
     return job
+
+
+def default_workers() -> int:
+    """One process a core: a worker keeps its core busy and needs no other."""
+    return usable_cores()
 
 
 def generate(job: Job, *, workers: int = 1) -> list[Path]:
@@ -264,8 +270,3 @@ def _assemble(job: Job, workshop: Path, split: str) -> None:
     if job.target(split).exists():
         raise CtaError(f"{job.target(split)} appeared meanwhile and is never overwritten")
     write_npz(job.target(split), columns, job.record(split))
-
-
-def default_workers() -> int:
-    """The processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,9 +1,9 @@
 """The five-task protocol of OGBench, on the embedded worlds and on OGBench's own."""
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Self
 
+from cta.cores import usable_cores
 from cta.data.files import environment_name
 from cta.envs.names import DESK_DATASETS
 from cta.evaluation.episodes import EPISODES, TASKS, EpisodeResult, plan_episodes
@@ -16,11 +16,6 @@ MOST_WORKERS = 16
 GROUPS = 2
 
 
-def usable_cores() -> int:
-    """Cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 class Evaluator:
     """Evaluates policies on the tasks of one dataset's world; a context manager that keeps its workers between calls.
 
@@ -28,6 +23,7 @@ class Evaluator:
     to `slots_per_worker` environments each, in two groups: while the policy computes for one, the other steps.
     `max_episode_steps` shortens episodes. A worker that gives no answer within `timeout` seconds, dies or raises is
     replaced up to `retries` times an evaluation, without a trace in the results; `self.retries` counts.
+    `beside_training` leaves a core to the process that trains, and lets it go first on the others.
     """
 
     def __init__(
@@ -39,16 +35,19 @@ class Evaluator:
         max_episode_steps: int | None = None,
         timeout: float = 60.0,
         retries: int = 3,
+        beside_training: bool = False,
     ) -> None:
         self.dataset_name = dataset_name
         self._limit = max_episode_steps
         self._slots_per_worker = slots_per_worker
         self._pool: Pool | None = None
         if dataset_name not in DESK_DATASETS:
-            count = min(usable_cores(), MOST_WORKERS) if workers is None else max(1, workers)
+            cores = max(1, usable_cores() - beside_training)
+            count = min(cores, MOST_WORKERS) if workers is None else max(1, workers)
             # module:factory is an environment of somebody's own
             name = dataset_name if ":" in dataset_name else environment_name(dataset_name)
-            self._pool = Pool(name, workers=count, limit=max_episode_steps, timeout=timeout, retries=retries)
+            options = {"limit": max_episode_steps, "timeout": timeout, "retries": retries}
+            self._pool = Pool(name, workers=count, give_way=beside_training, **options)
 
     @property
     def retries(self) -> int:

@@ -27,6 +27,8 @@ START_SECONDS = 60.0
 """Time granted to a new process, and for each environment it makes, on top of the time for an answer."""
 STEP_SECONDS = 0.1
 """Time granted for each step of a replay."""
+LOW_PRIORITY = 5
+"""Of a worker that gives way to training: a third of the share of a process that does not."""
 
 
 class _Failure(Exception):
@@ -40,8 +42,11 @@ class Worker:
     the process busy. `retries` counts the fresh starts so far; more than `allowed` within one evaluation are an error.
     """
 
-    def __init__(self, env_name: str, *, limit: int | None, timeout: float, allowed: int) -> None:
+    def __init__(
+        self, env_name: str, *, limit: int | None, timeout: float, allowed: int, give_way: bool = False
+    ) -> None:
         self._env_name = env_name
+        self._give_way = give_way
         self._limit = limit
         self._timeout = timeout
         self._allowed = allowed
@@ -85,6 +90,10 @@ class Worker:
             stderr=self._messages,
             start_new_session=True,
         )
+        if self._give_way:
+            with suppress(OSError):  # it may be gone already
+                lowest = max(LOW_PRIORITY, os.getpriority(os.PRIO_PROCESS, 0))
+                os.setpriority(os.PRIO_PROCESS, self._process.pid, lowest)
         theirs.close()
 
     def submit(self, *request: Any) -> None:
@@ -209,11 +218,23 @@ class Pool:
     """Up to `workers` processes for one environment, started when first used."""
 
     def __init__(
-        self, env_name: str, *, workers: int, limit: int | None = None, timeout: float = 60.0, retries: int = 3
+        self,
+        env_name: str,
+        *,
+        workers: int,
+        limit: int | None = None,
+        timeout: float = 60.0,
+        retries: int = 3,
+        give_way: bool = False,
     ) -> None:
         self.env_name = env_name
         self.size = workers
-        self._options: dict[str, Any] = {"limit": limit, "timeout": timeout, "allowed": retries}
+        self._options: dict[str, Any] = {
+            "limit": limit,
+            "timeout": timeout,
+            "allowed": retries,
+            "give_way": give_way,
+        }
         self._workers: dict[int, Worker] = {}
         self._retired = 0
         self._last = ""

@@ -22,7 +22,7 @@ def open_evaluation(trainer: "Trainer", stack: contextlib.ExitStack) -> Backgrou
     # At the default of 5 ms this thread would hold up the one that feeds the device several times a block.
     stack.callback(sys.setswitchinterval, sys.getswitchinterval())
     sys.setswitchinterval(SWITCH_SECONDS)
-    evaluator = Evaluator(trainer.config.dataset_name, workers=trainer.config.eval_workers)
+    evaluator = Evaluator(trainer.config.dataset_name, workers=trainer.config.eval_workers, beside_training=True)
     beside = _Beside(trainer, evaluator)
     # On the way out in the other order: nobody waits any more, which ends the workers, which ends the thread.
     stack.callback(beside.thread.join)
