@@ -25,6 +25,7 @@ from cta.experiment.signals import Stop
 from cta.training.checkpoints import Checkpoints, Damaged, healthy_seeds
 from cta.training.learner import Learner, TrainState, spec_of
 from cta.training.logs import MetricLog, TensorBoardLog, WandbLog, whole_number
+from cta.training.memory import describe_peaks
 from cta.training.seeds import SeedGroup
 from cta.training.source import open_source
 
@@ -85,6 +86,7 @@ class Trainer:
                 if not evaluation.finish(give_up=lambda: bool(self._stop)):
                     raise self._interrupted(group.step, "before it was scored")
             checkpoints.prune()  # some were kept only to be scored
+        console.say(describe_peaks())
         self._conclude()
 
     @property
