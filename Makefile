@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 SEEDS ?= 1
-STEPS ?= 10000
+STEPS ?= 6000
 WORKERS ?= 2
 
 .PHONY: demo test lint format system pins install clean help
@@ -27,8 +27,8 @@ $(INSTALLED): requirements/pinned.txt pyproject.toml
 	fi
 	@touch $@
 
-demo: $(INSTALLED)  ## play data, training, evaluation and a picture on the embedded desk (SEEDS=1 STEPS=10000)
-	$(BIN)/cta train --agent cta --dataset desk-play-v0 --seeds $(SEEDS) --steps $(STEPS)
+demo: $(INSTALLED)  ## cut data, two agents, held-out pairs, analogies and a page about it, on the embedded desk (SEEDS=1 STEPS=6000)
+	$(BIN)/cta demo --seeds $(SEEDS) --steps $(STEPS)
 
 test: $(INSTALLED)  ## the whole test suite (WORKERS=2)
 	$(BIN)/python -m pytest -n $(WORKERS)

@@ -15,20 +15,31 @@ import pytest
 
 jaxtyping.install_import_hook(["cta.nn", "cta.losses", "cta.goals"], "beartype.beartype")
 
-SKIPPED = "no OpenGL library (make system)"
+SKIPPED = {"gl": "no OpenGL library (make system)", "browser": "no Chromium (make system)"}
 
 
 def pytest_collection_modifyitems(items):
-    marked = [item for item in items if item.get_closest_marker("gl")]
-    if marked:
-        from cta.envs.gl import find_backend
-
-        if find_backend() is None:
+    for name, there in (("gl", _opengl), ("browser", _chromium)):
+        marked = [item for item in items if item.get_closest_marker(name)]
+        if marked and not there():
             for item in marked:
-                item.add_marker(pytest.mark.skip(reason=SKIPPED))
+                item.add_marker(pytest.mark.skip(reason=SKIPPED[name]))
+
+
+def _opengl():
+    from cta.envs.gl import find_backend
+
+    return find_backend() is not None
+
+
+def _chromium():
+    from browser import find_chromium
+
+    return find_chromium() is not None
 
 
 def pytest_terminal_summary(terminalreporter):
-    skipped = [r for r in terminalreporter.stats.get("skipped", []) if SKIPPED in str(r.longrepr)]
-    if skipped:
-        terminalreporter.write_line(f"{len(skipped)} tests skipped: {SKIPPED}")
+    for reason in SKIPPED.values():
+        skipped = [r for r in terminalreporter.stats.get("skipped", []) if reason in str(r.longrepr)]
+        if skipped:
+            terminalreporter.write_line(f"{len(skipped)} tests skipped: {reason}")

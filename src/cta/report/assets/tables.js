@@ -12,7 +12,7 @@ const sortableTable = ({ caption, columns, rows, sort = true }) => {
     const node = el("tr", {}, cells.map((cell, place) => el(place === 0 ? "th" : "td", {
       scope: place === 0 && "row", class: [columns[place].number && "number", cell.class].filter(Boolean).join(" ") || null,
     }, cell.text)));
-    return { node, keys: cells.map((cell) => cell.sort ?? (cell.text instanceof Node ? cell.text.textContent : cell.text)) };
+    return { node, keys: cells.map((cell) => ("sort" in cell ? cell.sort : cell.text instanceof Node ? cell.text.textContent : cell.text)) };
   });
   let by = null, down = false;
   const order = (place) => {
