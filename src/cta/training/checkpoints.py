@@ -8,11 +8,13 @@ A folder is written under another name and renamed when it is complete: under it
 """
 
 import contextlib
+import functools
 import hashlib
 import json
 import logging
 import os
 import shutil
+import sys
 from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -227,19 +229,31 @@ def _digest(array: np.ndarray) -> str:
     return content.hexdigest()
 
 
-def _write_arrays(folder: Path, **items: Arrays) -> None:
+@functools.cache
+def _orbax() -> Any:
+    """Orbax, silenced: what it raises is told in one line, but it would also log it, once for every array."""
     import orbax.checkpoint as ocp  # seconds to import
 
-    logging.getLogger("absl").setLevel(logging.ERROR)
+    logging.getLogger("absl").setLevel(logging.CRITICAL)
+    tell = sys.unraisablehook
+
+    def tell_others(unraisable: Any) -> None:
+        if str(unraisable.exc_value) != "Event loop is closed":
+            tell(unraisable)
+
+    sys.unraisablehook = tell_others
+    return ocp
+
+
+def _write_arrays(folder: Path, **items: Arrays) -> None:
+    ocp = _orbax()
     saved = {name: ocp.args.StandardSave(arrays) for name, arrays in items.items()}
     with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as writer:
         writer.save(folder.absolute(), args=ocp.args.Composite(**saved))
 
 
 def _read_arrays(folder: Path, items: Collection[str]) -> Arrays:
-    import orbax.checkpoint as ocp  # seconds to import
-
-    logging.getLogger("absl").setLevel(logging.ERROR)
+    ocp = _orbax()
     wanted = ocp.args.Composite(**{item: ocp.args.StandardRestore() for item in items})
     with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as reader:
         stored = reader.restore(folder.absolute(), args=wanted)
