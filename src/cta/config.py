@@ -1,5 +1,6 @@
 """Typed, immutable settings of runs (and, from `cta.agent_configs`, of agents). Plain data: no JAX."""
 
+import contextlib
 import dataclasses
 import types
 import typing
@@ -10,6 +11,7 @@ from typing import Annotated, Any, Literal
 from tyro.conf import arg
 
 from cta.agent_configs import (
+    LARGEST,
     ActorConfig,
     AgentConfig,
     ConditionedConfig,
@@ -75,6 +77,8 @@ class RunConfig:
     """Folder of run directories, used when --run-dir is not given."""
     group: Annotated[str | None, arg(aliases=["--run-group"])] = None
     """Name of a group of runs: a folder in SAVE_DIR, and the W&B group."""
+    kernels: Literal["auto", "plain", "fused"] = "auto"
+    """How steps are computed: fused GPU kernels with bfloat16 products, or plain JAX; auto fuses where it can."""
     log_interval: int = 5_000
     """Steps between rows of train.csv."""
     eval_interval: int = 100_000
@@ -111,12 +115,25 @@ class RunConfig:
 
     def check(self) -> None:
         """Complain in one line about values that make no sense."""
-        if not self.seeds or len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
-            raise CtaError(f"--seeds: {self.seeds} is not a list of different non-negative numbers")
-        for name in ("steps", "log_interval", "eval_episodes", "video_frame_skip"):
-            if getattr(self, name) < 1:
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds) or not all(0 <= s < 2**32 for s in self.seeds):
+            raise CtaError(f"--seeds: {self.seeds} is not a list of different numbers from 0 to {2**32 - 1}")
+        for entry in dataclasses.fields(self):
+            value = getattr(self, entry.name)
+            if isinstance(value, int | float) and not abs(value) <= LARGEST:
+                raise CtaError(f"--{entry.name.replace('_', '-')} must be a number up to {LARGEST}, not {value}")
+        for name in ("steps", "log_interval", "eval_episodes", "video_frame_skip", "eval_tasks", "eval_workers"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise CtaError(f"--{name.replace('_', '-')} must be at least 1, not {getattr(self, name)}")
-        for name in ("eval_interval", "checkpoint_interval", "keep", "videos", "eval_temperature", "eval_gaussian"):
+        free = (
+            "eval_interval",
+            "checkpoint_interval",
+            "keep",
+            "videos",
+            "eval_temperature",
+            "eval_gaussian",
+            "eval_seed",
+        )
+        for name in free:
             if getattr(self, name) < 0:
                 raise CtaError(f"--{name.replace('_', '-')} must not be negative")
         if not 0 <= self.holdout < 1:
@@ -153,7 +170,8 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if origin is Literal and value in arguments:
         return value
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+        with contextlib.suppress(OverflowError):  # of a whole number that no float can hold
+            return float(value)
     if hint in (int, bool, str) and type(value) is hint:
         return value
     raise CtaError(f"{where}: {value!r} is not {getattr(hint, '__name__', None) or str(hint)}")

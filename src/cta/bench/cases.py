@@ -8,6 +8,8 @@ import numpy as np
 from cta.agents import Agent, find
 from cta.data import TrajectoryDataset
 from cta.presets import agent_preset
+from cta.training.fast import make_learner
+from cta.training.learner import Learner, spec_of
 
 EPISODE_ROWS = 1001
 """Rows of a synthetic episode, those of OGBench's manipulation data."""
@@ -54,12 +56,17 @@ class Case:
     batch_size: int = 0
     data: DataShape = DataShape()
     seconds: float = 20.0
+    kernels: str = "auto"
 
     def build(self) -> Agent:
         """The agent, with the paper's settings for a named dataset and its defaults for random rows."""
         entry = find(self.agent)
         config = agent_preset(entry.config, self.data.dataset or "")
         return entry.build(replace(config, batch_size=self.batch_size) if self.batch_size else config)
+
+    def learner(self, dataset: TrajectoryDataset, *, block: int) -> Learner:
+        """The agent's learner, as training makes it."""
+        return make_learner(self.build(), spec_of(dataset), block=block, kernels=self.kernels)
 
     def facts(self) -> dict[str, Any]:
         """What every entry of this case says."""
@@ -68,6 +75,7 @@ class Case:
             "dataset": self.data.label,
             "batch_size": self.build().config.batch_size,
             "seeds": self.seeds,
+            "kernels": self.kernels,
         }
 
     def to_json(self) -> dict[str, Any]:

@@ -12,12 +12,11 @@ import jax
 from cta.bench.cases import Case
 from cta.bench.train import BLOCK
 from cta.data import TrajectoryDataset
-from cta.training.learner import Learner, spec_of
 from cta.training.seeds import SeedGroup
-from cta.training.source import open_source
+from cta.training.source import CHUNK, open_source
 
 STEPS = 50
-"""Steps traced."""
+"""Steps traced on a CPU; on an accelerator it is a chunk."""
 LARGEST = 12
 """Kernels listed by name."""
 
@@ -32,12 +31,13 @@ KINDS = (
 
 def measure_profile(case: Case, dataset: TrajectoryDataset) -> list[dict[str, Any]]:
     """An entry `profile` for each kind of kernel, and for the largest kernels: milliseconds a step."""
-    learner = Learner(case.build(), spec_of(dataset), block=BLOCK)
+    learner = case.learner(dataset, block=BLOCK)
     group = SeedGroup(learner, range(case.seeds), open_source(dataset))
-    group.run(STEPS)
+    steps = STEPS if jax.default_backend() == "cpu" else CHUNK
+    group.run(steps)
     with tempfile.TemporaryDirectory(prefix="cta-bench-trace-") as folder:
         jax.profiler.start_trace(folder)
-        group.run(STEPS)
+        group.run(steps)
         jax.profiler.stop_trace()
         events = list(_events(Path(folder)))
     facts = case.facts()
@@ -51,9 +51,9 @@ def measure_profile(case: Case, dataset: TrajectoryDataset) -> list[dict[str, An
         names[re.sub(r"[._]\d+$", "", name)] += nanoseconds
 
     def entry(what: str, key: str, nanoseconds: int) -> dict[str, Any]:
-        return {"what": what, **facts, "kind": key, "ms_per_step": round(nanoseconds / 1e6 / STEPS, 4)}
+        return {"what": what, **facts, "kind": key, "ms_per_step": round(nanoseconds / 1e6 / steps, 4)}
 
-    by_kind = [entry("profile", key, t) | {"kernels_per_step": launches[key] / STEPS} for key, t in kinds.most_common()]
+    by_kind = [entry("profile", key, t) | {"kernels_per_step": launches[key] / steps} for key, t in kinds.most_common()]
     return by_kind + [entry("kernels", key, t) for key, t in names.most_common(LARGEST)]
 
 

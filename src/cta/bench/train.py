@@ -10,7 +10,7 @@ from cta.bench.cases import Case
 from cta.bench.clock import Span, Stopwatch, repeat
 from cta.data import TrajectoryDataset
 from cta.goals import Batch, gather
-from cta.training.learner import DeviceData, Keys, Learner, TrainState, seed_keys, spec_of, to_device
+from cta.training.learner import DeviceData, Keys, Learner, TrainState, seed_keys, to_device
 from cta.training.memory import peak_device_bytes, peak_host_bytes
 from cta.training.seeds import SeedGroup
 from cta.training.source import open_source
@@ -25,7 +25,7 @@ def measure_training(case: Case, dataset: TrajectoryDataset) -> list[Entry]:
     """Entries `train`, `compile` and `memory` of a case, through the seed group that training runs."""
     data_bytes = dataset.observations.nbytes + dataset.actions.nbytes
     data_bytes += dataset.valid_rows.nbytes + dataset.goal_limits.nbytes
-    learner = Learner(case.build(), spec_of(dataset), block=BLOCK)
+    learner = case.learner(dataset, block=BLOCK)
     source = open_source(dataset)
     watch = Stopwatch()
     group = SeedGroup(learner, range(case.seeds), source)
@@ -48,7 +48,7 @@ def measure_training(case: Case, dataset: TrajectoryDataset) -> list[Entry]:
 
 def measure_start(case: Case, dataset: TrajectoryDataset) -> Entry:
     """Seconds from an opened dataset to the first finished step, with whatever the compilation cache holds."""
-    learner = Learner(case.build(), spec_of(dataset), block=BLOCK)
+    learner = case.learner(dataset, block=BLOCK)
     source = open_source(dataset)
     watch = Stopwatch()
     SeedGroup(learner, range(case.seeds), source).run(1)
@@ -63,7 +63,7 @@ def measure_parts(case: Case, dataset: TrajectoryDataset) -> list[Entry]:
     measured.
     """
     stacked = jax.default_backend() != "cpu"
-    learner = Learner(case.build(), spec_of(dataset), block=BLOCK)
+    learner = case.learner(dataset, block=BLOCK)
     data = to_device(dataset)
     seeds = case.seeds if stacked else 1
     keys = jax.vmap(seed_keys)(jnp.arange(seeds)) if stacked else seed_keys(0)

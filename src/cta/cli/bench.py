@@ -52,6 +52,8 @@ class Settings:
     """Columns of a random action."""
     seconds: float = 20.0
     """How long each rate is measured."""
+    kernels: Literal["auto", "plain", "fused"] = "auto"
+    """How the step is computed, as in `cta train`."""
     reference: bool = False
     """Also measure the plain per-step loop: one jitted update a step, NumPy sampling."""
     profile: bool = False
@@ -104,7 +106,7 @@ def _cases(settings: Settings) -> list[Any]:
         settings.dataset, settings.dataset_dir, settings.rows, settings.observation_dim, settings.action_dim
     )
     cases = [
-        Case(agent.strip(), seeds, batch, data, settings.seconds)
+        Case(agent.strip(), seeds, batch, data, settings.seconds, settings.kernels)
         for agent in agents
         for batch in _numbers("--batch", settings.batch, least=0)
         for seeds in _numbers("--seeds", settings.seeds, least=1)

@@ -23,7 +23,8 @@ from cta.experiment.run_dir import RunDir
 from cta.experiment.scoring import ScoreBook
 from cta.experiment.signals import Stop
 from cta.training.checkpoints import Checkpoints, Damaged, healthy_seeds
-from cta.training.learner import Learner, TrainState, spec_of
+from cta.training.fast import make_learner
+from cta.training.learner import TrainState, spec_of
 from cta.training.logs import MetricLog, TensorBoardLog, WandbLog, whole_number
 from cta.training.memory import describe_peaks
 from cta.training.seeds import SeedGroup
@@ -108,7 +109,7 @@ class Trainer:
         return Interrupted(f"{text}; {self._resume}")
 
     def _seed_group(self, train: TrajectoryDataset, validation: TrajectoryDataset | None) -> SeedGroup:
-        learner = Learner(self.agent, spec_of(train), block=BLOCK)
+        learner = make_learner(self.agent, spec_of(train), block=BLOCK, kernels=self.config.kernels)
         held_out = None if validation is None else open_source(validation)
         return SeedGroup(learner, self.config.seeds, open_source(train), held_out)
 

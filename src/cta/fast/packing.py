@@ -3,6 +3,7 @@
 Packing changes where numbers lie, never the numbers: Adam and the moving averages act on each alone.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -12,27 +13,65 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from cta.agents import Networks
-from cta.nn import Ensemble, Mlp
+from cta.nn import BilinearTrunk, Ensemble, Mlp, Projection
 
 LOW = jnp.bfloat16
 LANES = 32
 """Inner lengths of products are multiples of this."""
+POLICIES = ("low", "high")
+SIDES = ("displacement", "anchor", "backbone")
 
 
-def _members(network: Any) -> tuple[Any, ...]:
-    return network.members if isinstance(network, Ensemble) else (network,)
+class Hidden(NamedTuple):
+    """An activated layer: kernel, and bias with the norm's scale and offset."""
+
+    kernel: Float[Array, "groups in out"]
+    vectors: Float[Array, "groups vectors out"]
 
 
-def _stack(networks: tuple[Any, ...]) -> Any:
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *networks)
+class Affine(NamedTuple):
+    """An output layer."""
+
+    kernel: Float[Array, "groups in out"]
+    bias: Float[Array, "groups out"]
 
 
-def _head(network: Any) -> Any:
-    return network.layers[-1] if isinstance(network, Mlp) else network.head
+class Stack(NamedTuple):
+    """Equal MLPs, or one side of equal bilinear networks."""
+
+    layers: tuple[Hidden, ...]
+    out: Affine | None
 
 
-def _with_head(network: Any, head: Any) -> Any:
-    return eqx.tree_at(_head, network, head, is_leaf=lambda x: x is None)
+class Bilinear(NamedTuple):
+    """Equal bilinear networks."""
+
+    displacement: Stack
+    anchor: Stack
+    backbone: Stack
+    out: Affine | None
+
+
+def _affine(layers: Sequence[Any]) -> Affine:
+    return Affine(jnp.stack([x.kernel for x in layers]), jnp.stack([x.bias for x in layers]))
+
+
+def _pack_mlps(mlps: Sequence[Mlp], out: bool) -> Stack:
+    first, hidden = mlps[0], []
+    for i in range(len(first.layers) - (not first.activate_final)):
+        norms = [(m.norms[i].scale, m.norms[i].offset) if m.norms else () for m in mlps]
+        vectors = jnp.stack([jnp.stack([m.layers[i].bias, *n]) for m, n in zip(mlps, norms, strict=True)])
+        hidden.append(Hidden(jnp.stack([m.layers[i].kernel for m in mlps]), vectors))
+    return Stack(tuple(hidden), _affine([m.layers[-1] for m in mlps]) if out else None)
+
+
+def _pack(networks: Sequence[Any], out: bool = True) -> Any:
+    if isinstance(networks[0], Projection):
+        return _pack([n.mlp for n in networks])
+    if isinstance(networks[0], Mlp):
+        return _pack_mlps(networks, out)
+    displacement, anchor, backbone = (_pack_mlps([getattr(n, side) for n in networks], False) for side in SIDES)
+    return Bilinear(displacement, anchor, backbone, _affine([n.head for n in networks]) if out else None)
 
 
 def pack(networks: Networks) -> Networks:
@@ -40,36 +79,71 @@ def pack(networks: Networks) -> Networks:
 
     Works on whatever is shaped like networks: weights, moments, targets.
     """
-    packed = {name: _stack(_members(net)) for name, net in networks.items() if name not in ("low", "high")}
+    packed = {}
+    for name, network in networks.items():
+        if name not in POLICIES:
+            packed[name] = _pack(network.members if isinstance(network, Ensemble) else [network])
     if "low" in networks:
-        pair = networks["low"], networks["high"]
-        packed["policies"] = _stack(tuple(_with_head(net, None) for net in pair))
-        packed["low_head"], packed["high_head"] = (_stack((_head(net),)) for net in pair)
+        bodies = [networks[name] for name in POLICIES]
+        packed["policies"] = _pack(bodies, out=False)
+        for name, body in zip(POLICIES, bodies, strict=True):
+            packed[f"{name}_head"] = _affine([body.layers[-1] if isinstance(body, Mlp) else body.head])
     return packed
+
+
+def _set_affine(like: Any, kernel: Array, bias: Array) -> Any:
+    return eqx.tree_at(lambda x: (x.kernel, x.bias), like, (kernel, bias))
+
+
+def _unpack_mlp(stack: Stack, out: Affine | None, like: Mlp, index: int) -> Mlp:
+    layers, norms = list(like.layers), list(like.norms)
+    for i, (kernel, vectors) in enumerate(stack.layers):
+        layers[i] = _set_affine(layers[i], kernel[index], vectors[index, 0])
+        if norms:
+            values = (vectors[index, 1], vectors[index, 2])
+            norms[i] = eqx.tree_at(lambda x: (x.scale, x.offset), norms[i], values)
+    if out is not None:
+        layers[-1] = _set_affine(layers[-1], out.kernel[index], out.bias[index])
+    return eqx.tree_at(lambda m: (m.layers, m.norms), like, (tuple(layers), tuple(norms)))
+
+
+def _unpack(packed: Any, out: Affine, like: Any, index: int, out_index: int) -> Any:
+    head = Affine(out.kernel[out_index][None], out.bias[out_index][None])
+    if isinstance(like, Projection):
+        return eqx.tree_at(lambda p: p.mlp, like, _unpack(packed, out, like.mlp, index, out_index))
+    if isinstance(like, Mlp):
+        body = _unpack_mlp(packed, None, like, index)
+        last = _set_affine(body.layers[-1], head.kernel[0], head.bias[0])
+        return eqx.tree_at(lambda m: m.layers[-1], body, last)
+    assert isinstance(like, BilinearTrunk)
+    for side in SIDES:
+        found = _unpack_mlp(getattr(packed, side), None, getattr(like, side), index)
+        like = eqx.tree_at(lambda t, side=side: getattr(t, side), like, found)
+    return eqx.tree_at(lambda t: t.head, like, _set_affine(like.head, head.kernel[0], head.bias[0]))
 
 
 def unpack(packed: Networks, like: Networks) -> Networks:
     """The inverse of `pack`."""
-
-    def member(name: str, index: int) -> Any:
-        return jax.tree.map(lambda leaf: leaf[index], packed[name])
-
     found = {}
     for name, network in like.items():
-        if name in ("low", "high"):
-            body = member("policies", ("low", "high").index(name))
-            found[name] = _with_head(body, member(f"{name}_head", 0))
+        if name in POLICIES:
+            found[name] = _unpack(packed["policies"], packed[f"{name}_head"], network, POLICIES.index(name), 0)
         elif isinstance(network, Ensemble):
-            members = tuple(member(name, i) for i in range(len(network.members)))
+            each = enumerate(network.members)
+            members = tuple(_unpack(packed[name], packed[name].out, member, i, i) for i, member in each)
             found[name] = eqx.tree_at(lambda e: e.members, network, members)
         else:
-            found[name] = member(name, 0)
+            found[name] = _unpack(packed[name], packed[name].out, network, 0, 0)
     return found
 
 
 def low_copy(packed: Networks, dtype: Any = LOW) -> Networks:
-    """The kernels alone, in the type of the products."""
-    return jax.tree.map(lambda leaf: lax.stop_gradient(leaf).astype(dtype) if leaf.ndim == 3 else None, packed)
+    """The kernels alone, in the type of the products, the vectors as they are."""
+
+    def copy(path: Any, leaf: Array) -> Array | None:
+        return lax.stop_gradient(leaf).astype(dtype) if path[-1].name == "kernel" else None
+
+    return jax.tree_util.tree_map_with_path(copy, packed)
 
 
 class Part(NamedTuple):

@@ -16,7 +16,7 @@ from cta.agents.base import Metrics
 from cta.agents.extraction import awr
 from cta.agents.two_level import TwoLevel
 from cta.fast.networks import Layout, Trunk, hidden_layers, mlp, output_layer, trunk
-from cta.fast.packing import LOW, Part, low_copy, spread_input
+from cta.fast.packing import LOW, Affine, Part, low_copy, spread_input
 from cta.losses import expectile_loss, ivl_loss, ivl_terms
 from cta.nn import scale_to_length
 
@@ -30,14 +30,11 @@ def supports(agent: Agent, spec: Spec) -> bool:
     """Whether this agent, configured so, on such data, has this faster form."""
     if not isinstance(agent, TwoLevel) or spec.image_shape is not None:
         return False
-    c, shapes = agent.config, []
+    c = agent.config
     bilinear = c.networks == "bilinear"
-    if bilinear:
-        shapes = [*c.trunk.hidden, c.trunk.features, c.trunk.rank, *c.trunk.backbone]
-    else:
-        shapes = [*c.hidden]
-    shapes += [*c.dual.hidden, c.dual.dim, *c.eta.hidden]
-    plain = (
+    body = [*c.trunk.hidden, c.trunk.features, c.trunk.rank, *c.trunk.backbone] if bilinear else [*c.hidden]
+    widths = [*body, *c.dual.hidden, c.dual.dim, *c.eta.hidden]
+    usual = (
         c.conditioning in ("dual", "analogy")
         and c.subgoal_repr_type == "dual"
         and c.eta.use
@@ -49,7 +46,8 @@ def supports(agent: Agent, spec: Spec) -> bool:
         and not agent.plain_high
         and (not bilinear or (c.trunk.form == "backbone" and c.trunk.activate_final))
     )
-    return plain and c.batch_size % 32 == 0 and all(n >= 8 and n & (n - 1) == 0 for n in shapes)
+    # Kernels handle blocks whose sides are powers of two.
+    return usual and c.batch_size % 32 == 0 and all(n >= 8 and n & (n - 1) == 0 for n in widths)
 
 
 class Weights(NamedTuple):
@@ -77,9 +75,9 @@ class Body(NamedTuple):
     dtype: Any
 
     def features(
-        self, live: Array, frozen: Array | None, anchors: Array, anchor_of: tuple[int, ...], *, input_grad: bool
+        self, live: Array, frozen: Array | None, anchors: Array, *, shared: int, input_grad: bool
     ) -> tuple[Array, Any]:
-        """Live and frozen features. ζ (sources, rows, e), anchors (parts·rows, …) spread, each part met as told."""
+        """Live and frozen features of ζ (sources, rows, e) and spread anchors, which come in parts as `Layout` says."""
         code, state = Part(live.shape[-1], exact=False), Part(self.spec.observation_dim)
         live = spread_input(live, code, self.dtype)
         frozen = None if frozen is None else spread_input(frozen, code, self.dtype)
@@ -89,29 +87,26 @@ class Body(NamedTuple):
                 hidden_layers(self.net.anchor, self.low.anchor, (state,)),
                 hidden_layers(self.net.backbone, self.low.backbone),
             )
-            layout = Layout(self.agent.config.trunk.rank, anchor_of, input_grad)
+            layout = Layout(self.agent.config.trunk.rank, shared, input_grad)
             return trunk(live, frozen, anchors[None], net, layout)
         layers = hidden_layers(self.net, self.low, (code, state))
-        parts = jnp.reshape(anchors, (-1, live.shape[1], anchors.shape[-1]))
-        beside = [jnp.broadcast_to(parts[i], (live.shape[0], *parts[i].shape)) for i in anchor_of]
-        live = jnp.concatenate([live, beside[0]], axis=-1)
+        size = live.shape[1]
+        first = jnp.broadcast_to(anchors[:size], (live.shape[0], size, anchors.shape[-1]))
+        live = jnp.concatenate([live, first], axis=-1)
         if frozen is not None:
-            frozen = jnp.concatenate([frozen, jnp.concatenate(beside[1:], axis=1)], axis=-1)
+            others = jnp.concatenate([first[0]] * (shared - 1) + [anchors[size:]])
+            frozen = jnp.concatenate([frozen, others[None]], axis=-1)
         return mlp(live, frozen, layers, None, input_grad)
 
 
-def _apply_head(head: Any, features: Float[Array, "groups rows in"]) -> Float[Array, "groups rows out"]:
+def _apply_head(head: Affine, features: Float[Array, "groups rows in"]) -> Float[Array, "groups rows out"]:
     return jnp.einsum("grk,gkn->grn", features, head.kernel) + head.bias[:, None]
-
-
-def _value_head(network: Any) -> Any:
-    return network.head if hasattr(network, "head") else network.layers[-1]
 
 
 def loss(
     agent: TwoLevel, spec: Spec, weights: Weights, targets: Weights, roles: Float[Array, "roles batch obs"], batch: Any
 ) -> tuple[Float[Array, ""], Metrics]:
-    """`TwoLevel.loss`. `roles`: the observations of a batch in the order of ROLES; `batch`: its actions, rewards, masks."""
+    """`TwoLevel.loss` of a batch: its observations in the order of ROLES, and its actions, rewards and masks."""
     c, networks, low = agent.config, weights.networks, weights.low
     size, dtype = roles.shape[1], weights.dtype
     state = Part(spec.observation_dim)
@@ -134,8 +129,8 @@ def loss(
 
     def critic(source: Weights) -> Array:
         net, copy = source.networks["critic"], source.low["critic"]
-        features, _ = mlp(critic_x, None, hidden_layers(net, copy, (state, state, action)), None, False)
-        return _apply_head(net.layers[-1], features)[..., 0]
+        features: Any = mlp(critic_x, None, hidden_layers(net, copy, (state, state, action)), None, False)
+        return _apply_head(net.out, features[0])[..., 0]
 
     q_target = jnp.min(stop_gradient(critic(targets)), axis=0)
     q = critic(weights)
@@ -152,13 +147,13 @@ def loss(
     starts = jnp.stack([s_next, s, s, s_next, w_high, s])
     analogy = c.conditioning == "analogy"
     dim = Part(c.dual.dim, exact=False)
-    eta, eta_low = networks["eta"].mlp, low["eta"].mlp
-    live, rest = mlp(
+    eta, eta_low = networks["eta"], low["eta"]
+    codes: Any = mlp(
         spread_input(g - s if analogy else g, dim, dtype)[None],
         spread_input(ends - starts if analogy else ends, dim, dtype).reshape(1, -1, dim.padded),
         hidden_layers(eta, eta_low, (dim,)), output_layer(eta, eta_low), False,
     )  # fmt: skip
-    code, rest = (scale_to_length(u) if c.eta.normalise else u for u in (live, rest))
+    code, rest = (scale_to_length(u) if c.eta.normalise else u for u in codes)
     rest = stop_gradient(rest).reshape(6, size, -1)
 
     def body(source: Weights, name: str) -> Body:
@@ -167,21 +162,21 @@ def loss(
     # V at (ζ,s) learns; then (s,w), (s,g_H), (s',w), (w_H,g_H), frozen.
     anchors = rows[size : 4 * size]
     met = rest[1:5].reshape(1, 4 * size, -1)
-    learning, frozen = body(weights, "value").features(code, met, anchors, (0, 0, 0, 1, 2), input_grad=True)
-    head = _value_head(networks["value"])
+    learning, frozen = body(weights, "value").features(code, met, anchors, shared=3, input_grad=True)
+    head = networks["value"].out
     v = _apply_head(head, learning)[..., 0]
     low_here, high_here, low_ahead, high_ahead = (
         stop_gradient(_apply_head(head, frozen)[..., 0]).mean(axis=0).reshape(4, size)
     )
     held = stop_gradient(code)
     target_body = body(targets, "value")
-    here, ahead = target_body.features(held, rest[:1], anchors[: 2 * size], (0, 1), input_grad=False)
-    target_head = _value_head(targets.networks["value"])
+    here, ahead = target_body.features(held, rest[:1], anchors[: 2 * size], shared=1, input_grad=False)
+    target_head = targets.networks["value"].out
     v_here, v_next = (stop_gradient(_apply_head(target_head, x)[..., 0]) for x in (here, ahead))
     terms = ivl_terms(v_next, v_here, batch["rewards"], batch["masks"], c.discount)
     value_loss = ivl_loss(v, terms, c.expectile)
 
-    bodies, _ = body(weights, "policies").features(rest[1:3], None, anchors[:size], (0,), input_grad=False)
+    bodies, _ = body(weights, "policies").features(rest[1:3], None, anchors[:size], shared=1, input_grad=False)
     action_mean = _apply_head(networks["low_head"], bodies[:1])[0]
     subgoal_mean = _apply_head(networks["high_head"], bodies[1:])[0]
     options = {"std": c.actor_std, "clip": c.awr_clip}

@@ -1,24 +1,34 @@
-"""The learner of agents that have a faster form on an accelerator: packed weights, fixed numbers of steps."""
+"""The learner of agents whose step has a merged form in fused kernels (`cta.fast`)."""
 
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
-from cta.agents import Networks
+from cta.agents import Agent, Networks, Spec
 from cta.agents.base import Metrics
-from cta.fast.packing import low_copy, pack, unpack
-from cta.fast.two_level import ROLES, Weights, loss
-from cta.goals import Rows, labels
-from cta.training.learner import DeviceData, Keys, Learner, TrainState, first_bad
+from cta.errors import CtaError
+from cta.fast.packing import LOW, pack, unpack
+from cta.fast.two_level import ROLES, Weights, loss, supports
+from cta.goals import Batch, labels
+from cta.training.learner import DeviceData, Keys, Learner, Slice, TrainState, first_bad
 
 DECAYS = (0.9, 0.999)
 EPSILON = 1e-8
 
 
+def make_learner(agent: Agent, spec: Spec, *, block: int, kernels: str = "auto") -> Learner:
+    """The learner that `--kernels` asks for: by default fused kernels where the agent has them and a GPU runs them."""
+    if kernels == "fused" and not supports(agent, spec):
+        raise CtaError("--kernels fused: this agent, so configured, has no fused form; use --kernels plain")
+    if kernels == "fused" or (kernels == "auto" and jax.default_backend() == "gpu" and supports(agent, spec)):
+        return FastLearner(agent, spec, block=block)
+    return Learner(agent, spec, block=block)
+
+
 class Packed(NamedTuple):
-    """`TrainState` while a chunk runs."""
+    """`TrainState` while steps run."""
 
     weights: Weights
     targets: Weights
@@ -29,66 +39,56 @@ class Packed(NamedTuple):
 
 
 class FastLearner(Learner):
-    """`Learner` with the merged loss of `cta.fast`, for resident data."""
+    """`Learner` with the merged loss: the same states, draws and metrics, rounded differently."""
 
-    chunk = 250
-    """Steps of a program whose length is fixed: without that the host must ask the device before every step."""
-
-    def run_chunk(self, state: TrainState, keys: Keys, data: DeviceData, count: int) -> TrainState:
-        """`count` updates, a number known when compiling."""
-        rows = self.draw(keys, state.step, data.table, count)
-
-        def body(packed: Packed, rows: dict[str, Rows]) -> tuple[Packed, None]:
-            return self._packed_step(packed, data, rows), None
-
-        return self._unpack(jax.lax.scan(body, self._pack(state), rows)[0], state)
+    dtype: Any = LOW
+    """Of the operands of products."""
 
     def run(self, state: TrainState, keys: Keys, data: DeviceData, count: int | Array) -> TrainState:
-        """`count` ≤ `chunk` updates, a number known only when running."""
-        rows = self.draw(keys, state.step, data.table, self.chunk)
+        rows = self.draw(keys, state.step, data.table, count if isinstance(count, int) else self.block)
 
         def body(i: Array, packed: Packed) -> Packed:
-            return self._packed_step(packed, data, {name: index[i] for name, index in rows.items()})
+            now = {name: index[i] for name, index in rows.items()}
+            roles = data.observations[jnp.stack([now[name] for name in ROLES])]
+            return self._packed_step(packed, roles, labels(data.actions, now))
 
-        return self._unpack(jax.lax.fori_loop(0, count, body, self._pack(state)), state)
+        return _unpacked(jax.lax.fori_loop(0, count, body, _packed(state, self.dtype)), state)
 
-    def _pack(self, state: TrainState) -> Packed:
-        adam = {name: slot[0] for name, slot in state.optimizer.items()}
-        moments = (pack({n: a.mu for n, a in adam.items()}), pack({n: a.nu for n, a in adam.items()}))
-        weights, targets = (Weights.of(pack(part)) for part in (state.networks, state.targets))
-        return Packed(weights, targets, moments, state.step, state.sums, state.bad)
+    def run_slice(
+        self,
+        state: TrainState,
+        keys: Keys,
+        actions: Float[Array, "rows act"],
+        part: Slice,
+        first: int | Array,
+        count: int | Array,
+    ) -> TrainState:
+        def body(i: Array, packed: Packed) -> Packed:
+            now: Slice = jax.tree.map(lambda x: x[i], part)
+            roles = jnp.stack([now.fields[name] for name in ROLES])
+            return self._packed_step(packed, roles, labels(actions, now.rows))
 
-    def _unpack(self, packed: Packed, like: TrainState) -> TrainState:
-        networks = unpack(packed.weights.networks, like.networks)
-        mu, nu = (unpack(moment, like.networks) for moment in packed.moments)
-        optimizer = {
-            name: (slot[0]._replace(count=packed.step, mu=mu[name], nu=nu[name]), *slot[1:])
-            for name, slot in like.optimizer.items()
-        }
-        targets = unpack(packed.targets.networks, like.targets)
-        return TrainState(networks, targets, optimizer, packed.step, packed.sums, packed.bad)
+        return _unpacked(jax.lax.fori_loop(first, first + count, body, _packed(state, self.dtype)), state)
 
-    def _packed_step(self, packed: Packed, data: DeviceData, rows: dict[str, Rows]) -> Packed:
-        assert_agent: Any = self.agent
-        roles = data.observations[jnp.stack([rows[name] for name in ROLES])]
-        batch = labels(data.actions, rows)
+    def _packed_step(self, packed: Packed, roles: Float[Array, "roles batch obs"], batch: Batch) -> Packed:
+        agent: Any = self.agent
 
         def total(networks: Networks) -> tuple[Array, Metrics]:
-            weights = Weights(networks, packed.weights.low)
-            return loss(assert_agent, self.spec, weights, packed.targets, roles, batch)
+            return loss(agent, self.spec, Weights(networks, packed.weights.low), packed.targets, roles, batch)
 
         (value, metrics), grads = jax.value_and_grad(total, has_aux=True)(packed.weights.networks)
         metrics = {**metrics, "total_loss": value}
         step = packed.step + 1
         networks, moments = self._adam_step(packed, grads, step)
-        tau = self.agent.config.tau
-        before = {name: packed.weights.networks[name] for name in packed.targets.networks}
-        targets = jax.tree.map(lambda new, old: tau * new + (1 - tau) * old, before, packed.targets.networks)
+        # As in `Learner.update`: towards the weights from before the step.
+        tau, before = agent.config.tau, packed.weights.networks
+        targets = {
+            name: jax.tree.map(lambda new, old: tau * new + (1 - tau) * old, before[name], target)
+            for name, target in packed.targets.networks.items()
+        }
+        weights, kept = (Weights.of(found, self.dtype) for found in (networks, targets))
         sums = jax.tree.map(jnp.add, packed.sums, metrics)
-        bad = first_bad(packed.bad, step, metrics)
-        return Packed(
-            Weights(networks, low_copy(networks)), Weights(targets, low_copy(targets)), moments, step, sums, bad
-        )
+        return Packed(weights, kept, moments, step, sums, first_bad(packed.bad, step, metrics))
 
     def _adam_step(self, packed: Packed, grads: Networks, step: Array) -> tuple[Networks, tuple[Networks, Networks]]:
         """Adam as Optax computes it, in one pass over each array."""
@@ -101,3 +101,21 @@ class FastLearner(Learner):
             return p - lr * (m / first) / (jnp.sqrt(v / second) + EPSILON)
 
         return jax.tree.map(moved, packed.weights.networks, mu, nu), (mu, nu)
+
+
+def _packed(state: TrainState, dtype: Any) -> Packed:
+    adam = {name: slot[0] for name, slot in state.optimizer.items()}
+    moments = (pack({n: a.mu for n, a in adam.items()}), pack({n: a.nu for n, a in adam.items()}))
+    weights, targets = (Weights.of(pack(part), dtype) for part in (state.networks, state.targets))
+    return Packed(weights, targets, moments, state.step, state.sums, state.bad)
+
+
+def _unpacked(packed: Packed, like: TrainState) -> TrainState:
+    mu, nu = (unpack(moment, like.networks) for moment in packed.moments)
+    optimizer = {
+        name: (slot[0]._replace(count=packed.step, mu=mu[name], nu=nu[name]), *slot[1:])
+        for name, slot in like.optimizer.items()
+    }
+    networks = unpack(packed.weights.networks, like.networks)
+    targets = unpack(packed.targets.networks, like.targets)
+    return TrainState(networks, targets, optimizer, packed.step, packed.sums, packed.bad)

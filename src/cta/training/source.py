@@ -24,6 +24,8 @@ SLICE_BYTES = 1 << 28
 """Observations fetched at a time, for all seeds together; up to three such slices exist at once."""
 AHEAD = 2
 """Slices fetched ahead of the one in training."""
+CHUNK = 250
+"""Steps of the program of fixed length that does most of the work on an accelerator."""
 
 
 class Program(Protocol):
@@ -95,15 +97,27 @@ def device_budget() -> int:
 class _Resident:
     def __init__(self, learner: Learner, data: DeviceData, stacked: bool):
         run, validate = learner.run, learner.validate
+
+        def run_chunk(state: TrainState, keys: Keys, data: DeviceData) -> TrainState:
+            return learner.run(state, keys, data, CHUNK)
+
         if stacked:
             run = jax.vmap(run, in_axes=(0, 0, None, None))
+            run_chunk = jax.vmap(run_chunk, in_axes=(0, 0, None))
             validate = jax.vmap(validate, in_axes=(0, 0, None))
         self._data = data
+        self._chunk = CHUNK if stacked and learner.block >= CHUNK else None
         self._run = jax.jit(run, donate_argnums=0)
+        self._run_chunk = jax.jit(run_chunk, donate_argnums=0)
         self._validate = jax.jit(validate)
 
     def run(self, lane: int, state: TrainState, keys: Keys, step: int, count: int) -> TrainState:
-        return jax.block_until_ready(self._run(state, keys, self._data, count))
+        while self._chunk and count >= self._chunk:
+            state = self._run_chunk(state, keys, self._data)
+            count -= self._chunk
+        if count:
+            state = self._run(state, keys, self._data, count)
+        return jax.block_until_ready(state)
 
     def validate(self, state: TrainState, keys: Keys, step: int) -> Metrics:
         return self._validate(state, keys, self._data)
