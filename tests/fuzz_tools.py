@@ -93,7 +93,7 @@ def damaged(draw, content: bytes) -> bytes:
 
 ODD = st.one_of(
     st.none(), st.booleans(), st.integers(), st.integers(-(2**70), 2**70), st.floats(), st.text(max_size=12),
-    st.sampled_from(["../../x", "/etc/passwd", "a:b", "os:system", "", "\x00", "nan", "1e999", [[]], {}, [1, "x"], "٣"]),
+    st.sampled_from(["../../x", "/etc/passwd", "a:b", "os:system", "", "\x00", "nan", "1e999", [[]], {}, [1], "٣"]),
     st.lists(st.integers(-3, 3), max_size=3), st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
 )  # fmt: skip
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fuzz_tools import count, damaged, fuzz, only_clear_errors
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -20,6 +19,7 @@ from cta.data.mapped import map_array
 from cta.errors import CtaError
 from cta.ooc.components import find_layout
 from cta.ooc.pairs_file import held_out_of
+from fuzz_tools import count, damaged, fuzz, only_clear_errors
 
 SOURCE = Path(__file__).parents[1] / "src"
 ROWS = 12
@@ -198,14 +198,16 @@ def test_damaged_pair_files(tmp_path, data):
 @fuzz()
 @given(st.data())
 def test_odd_pair_files(tmp_path, data):
-    value = st.recursive(
-        st.sampled_from(["1", "-1", "1e400", "nan", "99999999999999999999", '"open"', '"../x"', "true", "1979-05-27", "[]"]),
-        lambda inner: st.one_of(
-            st.lists(inner, max_size=2).map(lambda items: f"[{', '.join(items)}]"),
-            st.lists(inner, max_size=2).map(lambda items: "{%s}" % ", ".join(f"drawer{i}={v}" for i, v in enumerate(items))),
-        ),
-        max_leaves=4,
-    )  # fmt: skip
+    numbers = ["1", "-1", "1e400", "nan", "99999999999999999999", "true", "1979-05-27"]
+
+    def table(items):
+        return "{" + ", ".join(f"drawer{i} = {item}" for i, item in enumerate(items)) + "}"
+
+    def nested(inner):
+        rows = st.lists(inner, max_size=2)
+        return rows.map(lambda items: f"[{', '.join(items)}]") | rows.map(table)
+
+    value = st.recursive(st.sampled_from([*numbers, '"open"', '"../x"', "[]"]), nested, max_leaves=4)
     keys = st.sampled_from(["name", "context", "event", "K", "other", "drawer", "button_1", '"a b"'])
     lines = [f"{key} = {data.draw(value)}" for key in data.draw(st.lists(keys, unique=True, max_size=5))]
     heads = data.draw(

@@ -1,11 +1,36 @@
 """Settings of the agents, one class a family, under OGBench's names. Plain data: nothing here imports JAX."""
 
-from dataclasses import dataclass, field
-from typing import Literal
+import math
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Literal
 
 from cta.errors import CtaError
 
 Sizes = tuple[int, ...]
+LARGEST = 2**31 - 1
+"""Whole numbers end here: steps and rows are counted in 32 bits."""
+WIDEST = 2**20
+"""Layers end here, far above what fits on a device."""
+MAY_BE_ZERO = ("pretrain_steps",)
+
+
+def check_numbers(config: Any, where: str, *, least: int) -> None:
+    """Complain about numbers no setting can have, at any depth: floats that are not finite, sizes below `least`."""
+    for entry in fields(config):
+        value, flag = getattr(config, entry.name), f"{where}.{entry.name.replace('_', '-')}"
+        if is_dataclass(value):
+            check_numbers(value, flag, least=least)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise CtaError(f"{flag} must be a finite number, not {value}")
+        elif isinstance(value, tuple) and not all(isinstance(n, int) and least <= n <= WIDEST for n in value):
+            raise CtaError(f"{flag} must be sizes from {least} to {WIDEST}, not {_short(value)}")
+        elif type(value) is int and not (0 if entry.name in MAY_BE_ZERO else least) <= value <= LARGEST:
+            raise CtaError(f"{flag} must be at least {least} and at most {LARGEST}, not {_short(value)}")
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:37]}…"
 
 
 @dataclass(frozen=True)
@@ -43,8 +68,7 @@ class AgentConfig:
 
     def check(self) -> None:
         """Complain in one line about values that make no sense."""
-        if self.batch_size < 1:
-            raise CtaError(f"--agent.batch-size must be at least 1, not {self.batch_size}")
+        check_numbers(self, "--agent", least=1)
         if not 0 < self.discount < 1:
             raise CtaError(f"--agent.discount must lie in (0, 1), not {self.discount}")
         if not 0 < self.tau <= 1:

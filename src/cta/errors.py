@@ -3,3 +3,8 @@
 
 class CtaError(Exception):
     """Something the user can fix. The message is one line: what is wrong, where, and what to do."""
+
+    def __str__(self) -> str:
+        """One line of printable characters, whatever the message quotes from a file or a command line."""
+        text = " ".join(super().__str__().split())
+        return "".join(character if character.isprintable() else "�" for character in text)

@@ -7,6 +7,7 @@ from statistics import fmean, pstdev
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from cta.errors import CtaError
 from cta.training.logs import CsvLog
@@ -52,5 +53,5 @@ def print_orders(lines: Sequence[tuple[str, ...]], *, markdown: bool = False) ->
     for column in HEADER:
         table.add_column(column, justify="left" if column in ("dataset", "agent") else "right")
     for line in lines:
-        table.add_row(*line)
+        table.add_row(*map(Text, line))
     Console(highlight=False).print(table)

@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from tyro.conf import Positional, arg
 
 from cta.cli import DONE
@@ -53,7 +54,7 @@ def main(argv: list[str]) -> int:
     for column in HEADER:
         table.add_column(column, justify="left" if column in ("dataset", "agent") else "right")
     for line in lines:
-        table.add_row(*line)
+        table.add_row(*map(Text, line))
     Console(highlight=False).print(table)
     return DONE
 
@@ -78,6 +79,11 @@ def _line(run: Path) -> tuple[str, ...]:
     rows = CsvLog(run / "eval.csv").read()
     if not rows:
         raise CtaError(f"{run}: no evaluation yet")
+    try:
+        by_seed = seed_scores(rows)
+        common = tuple(rows[0][key] for key in ("dataset", "agent", "episodes", "task"))[:3]
+    except (CtaError, KeyError) as error:
+        raise CtaError(f"{run}/eval.csv: {error}") from None
     last = sorted({int(row["step"]) for row in rows})[-LAST_EVALUATIONS:]
     missing = missing_seeds(rows, _trained_seeds(run) or {int(row["seed"]) for row in rows})
     if missing:
@@ -88,10 +94,9 @@ def _line(run: Path) -> tuple[str, ...]:
     for task in map(str, range(1, 6)):
         rates = [int(row["successes"]) / int(row["episodes"]) for row in recent if row["task"] == task]
         tasks.append(f"{100 * fmean(rates):.0f}" if rates else "–")
-    scores = [100 * score for seed, score in seed_scores(rows).items() if seed not in missing]
-    overall = f"{fmean(scores):.1f} ± {pstdev(scores):.1f}"
-    common = (rows[0]["dataset"], rows[0]["agent"], f"{last[-1]:,}", str(len(scores)), rows[0]["episodes"])
-    return (*common, *tasks, overall)
+    scores = [100 * score for seed, score in by_seed.items() if seed not in missing]
+    overall = f"{fmean(scores):.1f} ± {pstdev(scores):.1f}" if scores else "–"
+    return (*common[:2], f"{last[-1]:,}", str(len(scores)), common[2], *tasks, overall)
 
 
 def _trained_seeds(run: Path) -> list[int]:

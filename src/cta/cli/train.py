@@ -25,6 +25,8 @@ The defaults shown are the paper's for this --agent and --dataset; every one can
 exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted and resumable, 4 done, but a seed's numbers went bad
 """
 
+MOST_SEEDS = 1024
+
 
 def main(argv: list[str]) -> int:
     config = parse([word for word in argv if word != "--print-config"])
@@ -90,13 +92,15 @@ def _expand_seeds(words: list[str]) -> list[str]:
 
 def parse_seeds(text: str, *, alone: bool = False) -> tuple[int, ...]:
     """`8` → 0…7 (a single seed if `alone`); `0,3,5` → those; `3,` → 3 alone."""
-    if not re.fullmatch(r"\d+(,\d+)*,?", text):
+    if not re.fullmatch(r"\d{1,10}(,\d{1,10})*,?", text):
         raise CtaError(f"--seeds {text}: give a count (8), a list (0,3,5) or one seed with a comma (3,)")
     numbers = tuple(int(number) for number in text.split(",") if number)
     if "," in text or alone:
         return numbers
     if numbers[0] == 0:
         raise CtaError("--seeds 0: a count of at least 1, or `0,` for seed 0 alone")
+    if numbers[0] > MOST_SEEDS:
+        raise CtaError(f"--seeds {text}: at most {MOST_SEEDS} train together; one seed of this number is `{text},`")
     return tuple(range(numbers[0]))
 
 

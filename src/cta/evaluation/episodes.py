@@ -62,7 +62,14 @@ def overall_success(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[int, int], 
     """{(seed, step): mean over tasks of successes / episodes} from rows of `eval.csv` (values may still be text)."""
     rates: dict[tuple[int, int], list[float]] = defaultdict(list)
     for row in rows:
-        rates[int(row["seed"]), int(row["step"])].append(int(row["successes"]) / int(row["episodes"]))
+        try:
+            seed, step, successes, episodes = (int(row[key]) for key in ("seed", "step", "successes", "episodes"))
+            if not 0 <= successes <= episodes or episodes == 0:
+                raise ValueError(f"{successes} successes in {episodes} episodes")
+        except (KeyError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise CtaError(f"a row of scores cannot be read ({reason}): mend or remove it") from None
+        rates[seed, step].append(successes / episodes)
     return {key: sum(values) / len(values) for key, values in sorted(rates.items())}
 
 

@@ -141,7 +141,7 @@ class Run:
 
     def evaluations(self) -> list[dict[str, str]]:
         """Rows of eval.csv."""
-        return self.files.eval_log().read()
+        return CsvLog(self.path / "eval.csv").read()
 
     def offline(self) -> list[dict[str, str]]:
         """Rows of offline.csv, of a run without rollouts: how well values order held-out trajectories."""

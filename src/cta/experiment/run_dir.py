@@ -95,10 +95,18 @@ class RunDir:
         name, agent = values.get("agent_name"), values.pop("agent", None)
         if not isinstance(name, str):
             raise CtaError(f"{where}: agent_name is missing")
+        if ":" in name and Path.cwd().resolve().is_relative_to(self.path.resolve()):
+            # A folder from a stranger must not bring the code that opens it.
+            raise CtaError(f"{where}: agent {name} is code, which is not looked for inside a run; go to another folder")
         config = from_dict(RunConfig, {**values, "agent": {}}, str(where))
         # RunConfig itself cannot know which agent's fields to expect.
         agent = from_dict(type(find(name).config), agent, f"{where}: agent")
-        return replace(config, agent=agent, run_dir=str(self.path))
+        config = replace(config, agent=agent, run_dir=str(self.path))
+        try:
+            config.check()
+        except CtaError as error:
+            raise CtaError(f"{where}: {error}") from None
+        return config
 
     def record(self, facts: dict[str, Any]) -> None:
         """Add facts to provenance.json."""
@@ -146,7 +154,7 @@ def read_json(path: Path) -> dict[str, Any]:
         values = json.loads(path.read_text())
     except OSError as error:
         raise CtaError(f"{path}: cannot be read ({error.strerror})") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CtaError(f"{path}: not valid JSON ({error})") from error
     if not isinstance(values, dict):
         raise CtaError(f"{path}: expected a JSON object")

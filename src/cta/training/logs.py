@@ -62,7 +62,10 @@ class CsvLog:
             return []
         text = self.path.read_bytes()
         lines = text[: text.rfind(b"\n") + 1].decode(errors="replace").splitlines()
-        return [row for row in csv.DictReader(lines) if None not in row and None not in row.values()]
+        try:
+            return [row for row in csv.DictReader(lines) if None not in row and None not in row.values()]
+        except csv.Error as error:
+            raise CtaError(f"{self.path}: not a CSV file ({error})") from None
 
     def keep(self, wanted: Callable[[dict[str, str]], bool]) -> None:
         """Drop all other rows, and half lines."""
@@ -85,7 +88,10 @@ def _header(path: Path) -> list[str] | None:
     if not path.exists() or not _end_of_lines(path):
         return None
     with path.open(newline="", errors="replace") as file:
-        return next(csv.reader(file))
+        try:
+            return next(csv.reader(file))
+        except csv.Error as error:
+            raise CtaError(f"{path}: not a CSV file ({error})") from None
 
 
 def _end_of_lines(path: Path) -> int:
