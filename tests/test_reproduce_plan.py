@@ -124,14 +124,29 @@ def test_unknown_speed_is_tried():
     assert [choice.seeds for choice in found.choices] == [(0, 1, 2, 3)]
 
 
+def test_a_guess_is_tried_not_believed():
+    options = {"now": 0.0, "accelerator_free": 0.0, "ready": {"a-play-v0": 0.0}, "generate_seconds": lambda cell: 0.0}
+
+    def choices(certain):
+        def slow(cell, seeds, steps):
+            return 100.0 * seeds
+
+        found = schedule([whole(A)], **options, deadline=150.0, train_seconds=slow, certain=lambda cell: certain)
+        return [choice.seeds for choice in found.choices]
+
+    assert choices(certain=True) == [(0,)]
+    assert choices(certain=False) == [(0, 1, 2, 3)]
+
+
 def test_estimates_prefer_what_was_measured_here():
     rates = Rates({"cta": 1000.0})
     assert rates.train_seconds("cta", "x", 4, 1000) == pytest.approx(4 + START_S)
     # Two seeds instead of four: half of the saving one would hope for.
     assert rates.train_seconds("cta", "x", 2, 1000) == pytest.approx(3 + START_S)
     assert rates.train_seconds("hiql", "x", 4, 1000) is None
+    assert not rates.known("cta")
     rates.speeds.append(Speed("cta", "x", 4, 2000.0, "recorded", whole=True))
-    assert rates.train_seconds("cta", "x", 4, 1000) == pytest.approx(2)
+    assert rates.train_seconds("cta", "x", 4, 1000) == pytest.approx(2) and rates.known("cta")
     rates.measured("cta", "x", 4, 500.0)
     assert rates.train_seconds("cta", "x", 4, 1000) == pytest.approx(8 + START_S)
     assert rates.train_seconds("cta", "x", 8, 1000) == pytest.approx(16 + START_S)
@@ -164,7 +179,7 @@ def test_a_dry_run_shows_schedule_estimates_and_what_is_left(tmp_path, monkeypat
     assert run(["reproduce", plan, "--dry-run", "--budget", "60m", "--workers", "16"]) == 0
     text = capsys.readouterr().out
     assert "cores  generate puzzle-4x4-play-v0" in text
-    assert "device train cta on puzzle-4x4-play-v0, seeds 0–3 (1,360 seed-steps/s, plan)" in text
+    assert "device train cta on puzzle-4x4-play-v0, seeds 0–3 (1,360 seed-steps/s, plan; measured when" in text
     assert "score cta on puzzle-4x4-play-v0 at 800k, seeds 0–3" in text
     assert "left: hiql-analogy on scene-play-v0, seeds 0–3" in text
     assert list(tmp_path.iterdir()) == []

@@ -67,6 +67,7 @@ class Settings:
 
 def main(argv: list[str]) -> int:
     settings = tyro.cli(Settings, args=argv, prog="cta reproduce", description=DESCRIPTION)
+    from cta.cores import usable_cores
     from cta.reproduce.board import Board
     from cta.reproduce.driver import Driver, Options
     from cta.reproduce.outlook import outlook
@@ -133,11 +134,6 @@ def seconds(text: str, flag: str) -> float:
     if total <= 0:
         raise CtaError(f"{flag} {text}: no time at all")
     return total
-
-
-def usable_cores() -> int:
-    """Cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from cta.reproduce.jobs import Job, generate_words, pack_words, score_words, tra
 from cta.reproduce.plan import PlannedCell
 from cta.reproduce.rates import Rates
 from cta.reproduce.schedule import Option, Schedule, schedule
-from cta.reproduce.watch import data_notices, generated_share, training_progress
+from cta.reproduce.watch import data_notices, generated_share, progress, training_progress
 from cta.reproduce.work import Pending, Unit, Workspace
 
 DONE, SEED_STOPPED = 0, 4
@@ -68,7 +68,7 @@ class Driver:
                     self._start()
                     if not self._jobs():
                         return
-                    self.board.tick(self._progress())
+                    self.board.tick(progress(self.space, self._training, self._generating, self._others()))
                     time.sleep(POLL_S)
             finally:
                 self._wind_down()
@@ -77,7 +77,10 @@ class Driver:
         return self._deadline is not None and time.monotonic() >= self._deadline
 
     def _jobs(self) -> list[Job]:
-        return [job for job in (self._training, self._generating, self._packing, *self._side) if job is not None]
+        return [job for job in (self._training, self._generating) if job is not None] + self._others()
+
+    def _others(self) -> list[Job]:
+        return [*self._side, *([self._packing] if self._packing else [])]
 
     # Deciding
 
@@ -90,8 +93,7 @@ class Driver:
             if self.space.data_file(cell).exists():
                 ready[cell.dataset] = now
         if self._generating is not None:
-            whole = self._generation_seconds(self._generating.subject)
-            ready[self._generating.subject.dataset] = now + max(1.0, whole - self._generating.seconds)
+            ready[self._generating.subject.dataset] = now + self._generation_left(self._generating)
         return schedule(
             self._options(),
             now=now,
@@ -100,6 +102,7 @@ class Driver:
             ready=ready,
             generate_seconds=self._generation_seconds,
             train_seconds=lambda cell, seeds, steps: self.rates.train_seconds(cell.agent, cell.dataset, seeds, steps),
+            certain=lambda cell: self.rates.known(cell.agent),
             partial=self.options.partial,
         )
 
@@ -121,6 +124,12 @@ class Driver:
 
     def _generation_seconds(self, cell: PlannedCell) -> float:
         return self.rates.generate_seconds(self.space.rows_to_generate(cell), self.options.cores)
+
+    def _generation_left(self, job: Job) -> float:
+        share = generated_share(self.space, job.subject)
+        if share > 0.05:
+            return max(1.0, job.seconds * (1 - share) / share)
+        return max(1.0, self._generation_seconds(job.subject) - job.seconds)
 
     def _seconds_left(self, unit: Unit) -> float | None:
         assert self._training is not None
@@ -208,7 +217,9 @@ class Driver:
             if code == SEED_STOPPED:
                 self.board.say(f"notice: {job.name}: {job.last_words()}")
                 code = DONE
-            self._ended(job, code, job.subject, text=f"trained: {job.subject.name}, {clock(job.seconds)}")
+            self._ended(
+                job, code, job.subject, job.subject.cell, text=f"trained: {job.subject.name}, {clock(job.seconds)}"
+            )
         if self._generating is not None and (code := self._generating.poll()) is not None:
             job, self._generating = self._generating, None
             if code == 0:
@@ -265,21 +276,6 @@ class Driver:
             for notice in set(found) - self._said:
                 self._said.add(notice)
                 self.board.say(f"notice: {notice}")
-
-    def _progress(self) -> dict[str, tuple[float | None, str]]:
-        shown: dict[str, tuple[float | None, str]] = {}
-        if self._training is not None:
-            unit = self._training.subject
-            step, rate = training_progress(unit)
-            left = f", {clock((unit.cell.steps - step) / rate)} left" if rate else ""
-            note = f"{step:,} of {unit.cell.steps:,}, {rate * len(unit.seeds):,.0f} seed-steps/s{left}"
-            shown[self._training.name] = step / unit.cell.steps, note if rate else "starting"
-        if self._generating is not None:
-            share = generated_share(self.space, self._generating.subject)
-            shown[self._generating.name] = share, f"{share:.0%}"
-        for job in (*self._side, *([self._packing] if self._packing else [])):
-            shown[job.name] = None, clock(job.seconds)
-        return shown
 
     # Ending
 

@@ -21,7 +21,9 @@ def outlook(driver: Driver, *, device: str) -> str:
     for choice in ahead.choices:
         cell, start, end = choice.cell, choice.start - zero, choice.end - zero
         known = rates.speed(cell.agent, cell.dataset, len(choice.seeds))
-        speed = f"{known.rate:,.0f} seed-steps/s, {known.source}" if known else "speed unknown: measured when it runs"
+        speed = f"{known.rate:,.0f} seed-steps/s, {known.source}" if known else "speed unknown"
+        if not rates.known(cell.agent):
+            speed += "; measured when it runs, with fewer seeds if it proves too slow"
         seeds = short_list(choice.seeds)
         timed.append((start, f"to {clock(end)}  device train {cell.name}, seeds {seeds} ({speed})"))
         if options.later:

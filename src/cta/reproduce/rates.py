@@ -82,6 +82,10 @@ class Rates:
         guess = self.guesses.get(agent)
         return Speed(agent, dataset, 4, guess, "plan", whole=False) if guess else None
 
+    def known(self, agent: str) -> bool:
+        """Whether this agent's speed was recorded or measured on such a device, rather than guessed."""
+        return any(speed.agent == agent for speed in self.speeds)
+
     def train_seconds(self, agent: str, dataset: str, seeds: int, steps: int) -> float | None:
         """Time for `steps` steps of `seeds` seeds together; None if nothing is known.
 

@@ -48,13 +48,15 @@ def schedule(
     ready: dict[str, float],
     generate_seconds: Callable[[PlannedCell], float],
     train_seconds: TrainSeconds,
+    certain: Callable[[PlannedCell], bool] = lambda cell: True,
     partial: bool = False,
 ) -> Schedule:
     """Fill the time up to the deadline in the plan's order.
 
     `ready` maps datasets that exist or are being generated to when they can be read; others are generated one after the
     other. The accelerator never waits for data while another option has its data. Of a cell whose seeds do not all fit
-    as many are taken as do; steps are never cut. With `partial` what does not fit is begun as well, as the last choice.
+    as many are taken as do; steps are never cut. A cell whose speed is not `certain` is tried with all its seeds, since
+    measuring takes a minute and a wrong guess would cost the slot. With `partial` what does not fit is begun too, last.
     """
     ready = dict(ready)
     free, generator = accelerator_free, max([now, *(at for at in ready.values() if at > now)])
@@ -69,7 +71,8 @@ def schedule(
         for count in counts:
             seconds = train_seconds(option.cell, count, option.steps)
             end = start + (0.0 if seconds is None else seconds)
-            if deadline is None or end <= deadline:
+            fits = deadline is None or end <= deadline
+            if deadline is None or fits or (start < deadline and not certain(option.cell)):
                 return Choice(option.cell, option.seeds[:count], option.steps, start, end)
         return None
 

@@ -1,9 +1,12 @@
 """How far jobs have come, read from the files they write."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from cta.envs.generate import SPLITS, plan_job
+from cta.reproduce.board import clock
+from cta.reproduce.jobs import Job
 from cta.reproduce.plan import PlannedCell
 from cta.reproduce.work import Unit, Workspace
 from cta.results import records
@@ -26,6 +29,23 @@ def generated_share(space: Workspace, cell: PlannedCell) -> float:
     job = plan_job(cell.dataset, folder=space.data_folder(cell), **size)
     parts = sum(1 for _ in job.workshop().glob("*.npz")) if job.workshop().is_dir() else 0
     return min(1.0, parts / sum(job.count(split) for split in SPLITS))
+
+
+def progress(
+    space: Workspace, training: Job | None, generating: Job | None, others: Sequence[Job]
+) -> dict[str, tuple[float | None, str]]:
+    """{job: (share done, a word on it)}."""
+    shown: dict[str, tuple[float | None, str]] = {}
+    if training is not None:
+        unit = training.subject
+        step, rate = training_progress(unit)
+        left = f", {clock((unit.cell.steps - step) / rate)} left" if rate else ""
+        note = f"{step:,} of {unit.cell.steps:,}, {rate * len(unit.seeds):,.0f} seed-steps/s{left}"
+        shown[training.name] = step / unit.cell.steps, note if rate else "starting"
+    if generating is not None:
+        share = generated_share(space, generating.subject)
+        shown[generating.name] = share, f"{share:.0%}"
+    return shown | {job.name: (None, clock(job.seconds)) for job in others}
 
 
 def data_notices(space: Workspace, unit: Unit) -> list[str] | None:

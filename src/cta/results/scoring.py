@@ -9,10 +9,11 @@ from typing import Any
 
 from cta.agents import Agent, Networks
 from cta.config import RunConfig
+from cta.cores import usable_cores
 from cta.envs.names import KNOWN
 from cta.errors import CtaError
 from cta.evaluation import Evaluator
-from cta.evaluation.evaluator import MOST_WORKERS, usable_cores
+from cta.evaluation.evaluator import MOST_WORKERS
 from cta.experiment import Run
 from cta.experiment.scoring import score_rows
 from cta.results.facts import scoring_facts, training_facts
