@@ -3,12 +3,17 @@
 import numpy as np
 import pytest
 
+from cta.cli import run as cta
+from cta.data import TrajectoryDataset
+from cta.envs.datasets import open_dataset
 from cta.evaluation.episodes import EpisodeResult
 from cta.evaluation.rollout import play
-from cta.ooc import find_layout, held_out_of
+from cta.ooc import HeldOut, Pair, Rule, find_all, find_layout, held_out_of, plan_cut
 from cta.ooc.evaluation import PairEvaluator, Witness
+from cta.ooc.events import presses
 from cta.ooc.logs import judge
 from cta.ooc.pairs import PRESS
+from cta.ooc.rates import measure_rates
 from cta.ooc.trials import make_trials, task_info
 from ooc_arm import Arm, OneWorld
 
@@ -103,3 +108,46 @@ def test_trials_in_worker_processes():
     assert [(log.pair, log.steps, log.success) for log in logs] == [(pair, 3, False) for pair in range(1, 6)]
     assert all(not log.changes for log in logs)
     assert [log.seed for log in logs] == [trial.seed for trial in evaluator.trials]
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """A little play data of both worlds, from the real simulator."""
+    folder = tmp_path_factory.mktemp("play")
+    for name, episodes, steps in (("scene-play-v0", 1, 1000), ("puzzle-4x4-play-v0", 1, 250)):
+        size = ["--episodes", str(episodes), "--episode-steps", str(steps)]
+        assert cta(["data", "generate", name, *size, "--workers", "1", "--out", str(folder)]) == 0
+    return folder
+
+
+@pytest.mark.slow
+def test_simulated_scenes_have_the_events(played):
+    layout = find_layout("scene-play-v0")
+    held_out = held_out_of(layout)
+    rates = measure_rates(played / "scene-play-v0.npz", held_out)
+    assert all(abs(pair.earlier.sigmas) < 3 for pair in rates.pairs if pair.earlier), rates
+    _, data, _ = open_dataset(played / "scene-play-v0.npz", info=True)
+    everything = {name: Pair(name, {}, (name, 1), 15) for name in layout.names}
+    changes = HeldOut(layout, tuple(everything.values()))
+    found = find_all(data, changes)
+    assert sum(len(events) for events in found) > 5
+    # State and observation tell the same story.
+    bare = TrajectoryDataset.from_arrays(data.observations, data.actions, data.terminals, name=data.name)
+    for events, again in zip(found, find_all(bare, changes), strict=True):
+        np.testing.assert_array_equal(events, again)
+    cut = plan_cut(data, changes)
+    assert cut.report.left == (0,) * len(everything) and cut.report.removed <= sum(p.nominal for p in cut.report.pairs)
+
+
+@pytest.mark.slow
+def test_simulated_presses_are_joints_that_cross(played):
+    """The pattern of the lights and the joint's crossing of −0.02 are two tests of the same press."""
+    layout = find_layout("puzzle-4x4-play-v0")
+    _, data, _ = open_dataset(played / "puzzle-4x4-play-v0.npz", info=True)
+    joints = data.info["qpos"][:, 14:30]
+    crossed = (joints[:-1] > -0.02) & (joints[1:] <= -0.02)
+    expected = np.where(crossed.any(axis=1), crossed.argmax(axis=1), -1)
+    values = Rule().values(layout, layout.measure(None, data.info))
+    found = presses(layout, values)[: len(expected)]
+    assert (found[~data.terminals[:-1]] == expected[~data.terminals[:-1]]).all() and (expected >= 0).sum() > 3
+    np.testing.assert_array_equal(values, Rule().values(layout, layout.measure(data.observations, {})))

@@ -131,7 +131,8 @@ def rates_command(
         wanted = held_out(file, pairs=pairs, env=None, threshold=threshold, event_threshold=event_threshold)
         found.append(measure_rates(file, wanted, dataset_dir=dataset_dir))
         searched += search_lines(file, wanted, dataset_dir=dataset_dir) if search else []
-    _show(HEADER, [line for rates in found for line in rate_lines(rates)], as_text=markdown)
+    lines = [line for rates in found for line in rate_lines(rates)]
+    _show(HEADER, lines, as_text=markdown)
     console = Console(highlight=False, soft_wrap=True)
     for rates in found:
         pressed = "" if rates.presses is None else f", {rates.presses:,.0f} presses per million"
@@ -139,8 +140,9 @@ def rates_command(
     if search:
         _show(SEARCH_HEADER, searched, as_text=markdown)
     if record is not None:
-        facts = {"command": provenance.command(), "commit": provenance.commit(), "versions": provenance.versions()}
-        content = {**facts, "rates": [rates.record() for rates in found]}
+        facts = {"commit": provenance.commit(), "versions": provenance.versions(), "hardware": provenance.hardware()}
+        content = {"command": provenance.command(), **facts, "table": [list(HEADER), *lines]}
+        content["rates"] = [rates.record() for rates in found]
         if search:
             content["search"] = [dict(zip(SEARCH_HEADER, line, strict=True)) for line in searched]
         write_whole(record, json.dumps(content, indent=1, ensure_ascii=False) + "\n")

@@ -156,7 +156,8 @@ def search_lines(source: str | Path, held_out: HeldOut, *, dataset_dir: str | Pa
     lines = []
     for number, pair in held_out.numbered():
         expected = PAPER.get(layout.name, ())[number - 1 : number]
-        scaled = expected[0] * data.num_transitions / MILLION if expected else None
+        share = data.num_transitions / MILLION
+        scaled, error = (expected[0] * share, sqrt(expected[0]) * share) if expected else (0.0, 0.0)
         what = pair.event[0]
         around = [part for part in travels if part in pair.context and part != what]
         choices = [[(part, level) for level in (travels[part] / 2, *TOLERANCES)] for part in around]
@@ -166,10 +167,10 @@ def search_lines(source: str | Path, held_out: HeldOut, *, dataset_dir: str | Pa
         for context, crossing in product(product(*choices), crossings):
             rule = Rule(dict(context), {what: crossing} if what in travels else {})
             events = len(find_events(read_rows(data, layout, rule), pair, layout, rule))
-            off = 0.0 if scaled is None else (events - scaled) / sqrt(max(events + scaled, 1))
+            off = (events - scaled) / hypot(sqrt(max(events, 1)), error)
             counted.append((abs(off), _spoken(rule), events, off))
         for _, spoken, events, off in sorted(counted, key=lambda line: line[0]):
-            known = ["–", "–"] if scaled is None else [f"{scaled:.1f}", f"{off:+.1f}"]
+            known = [f"{scaled:.1f}", f"{off:+.1f}"] if expected else ["–", "–"]
             lines.append([name.removesuffix("-play-v0"), f"{number} {pair.name}", spoken, str(events), *known])
     return lines
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cta.config import to_dict
 from cta.data.files import resolve, write_whole
 from cta.errors import CtaError
 from cta.evaluation.episodes import LAST_EVALUATIONS
@@ -173,6 +174,7 @@ def _publish(study: Study, condition: Condition, run: Run, rows: Sequence[dict[s
     table.append(rows)
     facts = run.files.provenance()
     training = {"data": condition.folder, "seeds": list(run.config.seeds), "steps": run.config.steps, **facts}
+    training["settings"] = to_dict(run.config.agent)
     record_file = path.with_suffix(".json")
     record = json.loads(record_file.read_text()) if record_file.exists() else {}
     old = [entry for entry in record.get("training", []) if entry["data"] != condition.folder]
