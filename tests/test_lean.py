@@ -11,6 +11,7 @@ import pytest
 
 from cta.envs import gl
 from cta.envs.lean import LeanWorld
+from cta.envs.lean_control import multiply, turn, yaw_terms
 from cta.envs.lean_plan import LeanPlan
 from cta.envs.manipulation_data import ManipulationEpisodes, _make_oracles
 from cta.envs.names import STATE_DIMS, family
@@ -44,6 +45,7 @@ def assert_same_world(pair: SimpleNamespace) -> None:
 
 def step_both(pair: SimpleNamespace, action: np.ndarray) -> tuple[np.ndarray, dict, dict]:
     plain, lean = pair.plain.step(action), pair.lean.step(action)
+    assert_same(pair.plain._data.ctrl, pair.lean._data.ctrl, "control")  # a last bit lost here may not show elsewhere
     assert_same(plain[0], lean[0], "observation")
     assert plain[1:4] == lean[1:4]
     for key, value in lean[4].items():
@@ -229,3 +231,30 @@ def test_plans(target):
         assert len(plans[0][0]) > 20
         assert_same(plans[0][0], plans[1][0], target)
         assert plans[0][1] == plans[1][1]
+
+
+def test_rotations():
+    lie = import_module("ogbench.manipspace.lie")
+    rng = np.random.default_rng(0)
+    for angle in (*rng.uniform(-4, 4, 2000).tolist(), 0.0, -0.0, 1e-6, -9.9e-6, 1.01e-5):
+        ours, theirs = turn(angle), lie.SO3.from_z_radians(angle)
+        assert_same(ours, theirs.wxyz, angle)
+        other = lie.SO3(rng.standard_normal(4)).normalize()
+        product = multiply(ours, other.wxyz.tolist())
+        assert_same(product, (theirs @ other).wxyz, angle)
+        assert_same(np.arctan2(*yaw_terms(product)), (theirs @ other).compute_yaw_radians(), angle)
+
+
+def test_inverse_kinematics(pair):
+    if pair.name != WORLDS[0]:
+        pytest.skip("the arm is the same everywhere")
+    rng = np.random.default_rng(0)
+    for step in np.linspace(0, 0.3, 40):  # from no step at all to one that takes many iterations
+        start = pair.plain._home_qpos + rng.uniform(-0.5, 0.5, 6)
+        site = pair.plain._ik._site_ids[0]
+        pair.plain._ik._data.qpos[:] = start
+        pair.plain._ik._forward_kinematics()
+        pos = pair.plain._ik._data.site_xpos[site] + rng.uniform(-step, step, 3)
+        quat = rng.standard_normal(4)
+        goal = {"pos": pos, "quat": quat / np.linalg.norm(quat), "curr_qpos": start}
+        assert_same(pair.plain._ik.solve(**goal), pair.lean._ik.solve(**goal), step)
