@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 
 from cta.errors import CtaError
 from cta.experiment import lock as lock_module
+from cta.experiment.background import BackgroundEvaluation
 from cta.experiment.lock import RunLock
 from cta.experiment.retention import steps_to_keep
 from cta.training.checkpoints import Checkpoints, Damaged, healthy_seeds
@@ -201,9 +203,31 @@ def test_tensorboard_is_told_where_a_resumed_run_begins(tmp_path):
     assert (events[2].step, events[2].summary.value[0].simple_value) == (44, 0.5)
 
 
+def test_slow_scoring_does_not_hold_up_a_stop():
+    begun, go_on = threading.Event(), threading.Event()
+    scored = []
+
+    def score(step, networks):
+        begun.set()
+        go_on.wait(60)
+        scored.append(step)
+
+    background = BackgroundEvaluation(score, depth=1)
+    background.submit(1, [])
+    assert begun.wait(60)
+    background.submit(2, [])
+    background.submit(3, [], give_up=lambda: True)  # no room, and somebody wants to stop
+    assert background.pending == 2 and not background.finish(give_up=lambda: True)
+    go_on.set()
+    assert background.finish() and scored == [1, 2] and background.pending == 0
+    background.cancel()
+    background.join()
+
+
 HOLD = """
 import sys, time
 from pathlib import Path
+from cta.experiment.background import BackgroundEvaluation
 from cta.experiment.lock import RunLock
 RunLock(Path(sys.argv[1]), say=lambda text: print(text, flush=True))
 print("held", flush=True)

@@ -1,13 +1,12 @@
 """Evaluation beside training: a thread that scores snapshots in the order they were taken."""
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from cta.agents import Networks
-
-Job = tuple[int, list[Networks]]
 
 
 class Cancelled(Exception):
@@ -22,32 +21,33 @@ class BackgroundEvaluation:
 
     def __init__(self, score: Callable[[int, list[Networks]], Any], *, depth: int = 2):
         self._score = score
-        self._jobs: queue.Queue[Job | None] = queue.Queue(maxsize=depth)
+        self._jobs: queue.Queue[tuple[int, list[Networks]]] = queue.Queue(maxsize=depth)
         self._failure: BaseException | None = None
-        self._pending = 0
         self._cancelled = threading.Event()
         self._thread = threading.Thread(target=self._work, name="evaluation", daemon=True)
         self._thread.start()
 
-    def submit(self, step: int, networks: Sequence[Networks]) -> None:
-        """Queue a snapshot; waits only while `depth` others are queued already."""
-        self._pending += 1
-        self._put((step, list(networks)))
+    def submit(self, step: int, networks: Sequence[Networks], *, give_up: Callable[[], bool] = lambda: False) -> None:
+        """Queue a snapshot; waits only while `depth` others are queued already, and not if `give_up()`."""
+        while True:
+            self.check()
+            with contextlib.suppress(queue.Full):
+                return self._jobs.put((step, list(networks)), timeout=0.1)
+            if give_up():
+                return None
 
     @property
     def pending(self) -> int:
         """Snapshots not yet scored."""
-        return self._pending
+        return self._jobs.unfinished_tasks
 
     def finish(self, give_up: Callable[[], bool] = lambda: False) -> bool:
         """Wait until everything submitted is scored; returns False if `give_up()` became true before that."""
-        while self._pending:
+        while self.pending:
             self.check()
             if give_up():
                 return False
             self._thread.join(timeout=0.1)
-        self._put(None)
-        self._thread.join()
         self.check()
         return True
 
@@ -69,27 +69,17 @@ class BackgroundEvaluation:
         """Wait for the thread to end."""
         self._thread.join(timeout)
 
-    def _put(self, job: Job | None) -> None:
-        while True:
-            self.check()
-            try:
-                return self._jobs.put(job, timeout=0.5)
-            except queue.Full:
-                continue
-
     def _work(self) -> None:
         while not self._cancelled.is_set():
             try:
-                job = self._jobs.get(timeout=0.5)
+                step, networks = self._jobs.get(timeout=0.5)
             except queue.Empty:
                 continue
-            if job is None:
-                return
             try:
-                self._score(*job)
+                self._score(step, networks)
             except Cancelled:
                 return
             except BaseException as error:
                 self._failure = error
                 return
-            self._pending -= 1
+            self._jobs.task_done()

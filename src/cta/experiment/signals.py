@@ -22,6 +22,10 @@ class Stop:
     def __bool__(self) -> bool:
         return self._asked.is_set()
 
+    def asked(self) -> bool:
+        """Whether somebody did."""
+        return self._asked.is_set()
+
     def ask(self) -> None:
         self._asked.set()
 

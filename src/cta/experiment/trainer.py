@@ -76,7 +76,7 @@ class Trainer:
             evaluation = open_evaluation(self, stack) if self.evaluates else None
             if evaluation is not None:
                 for step, networks in unscored.items():
-                    evaluation.submit(step, networks)
+                    evaluation.submit(step, networks, give_up=self._stop.asked)
             elif config.eval_interval:
                 instead = "; the order of held-out trajectories is measured instead" if self.offline else ""
                 console.say(f"{config.dataset_name} belongs to no known environment: no rollouts{instead}")
@@ -84,7 +84,7 @@ class Trainer:
             checkpoints.wait()
             if evaluation is not None:
                 console.waiting_for_scores(evaluation.pending)
-                if not evaluation.finish(give_up=lambda: bool(self._stop)):
+                if not evaluation.finish(give_up=self._stop.asked) or (self._stop and self.book.unscored(group.step)):
                     raise self._interrupted(group.step, "before it was scored")
             checkpoints.prune()  # some were kept only to be scored
         console.say(describe_peaks())
@@ -206,7 +206,7 @@ class Trainer:
                 snapshot = group.snapshot()
                 checkpoints.save(snapshot)
                 if scored and evaluation is not None:
-                    evaluation.submit(step, self._split(snapshot.networks))
+                    evaluation.submit(step, self._split(snapshot.networks), give_up=self._stop.asked)
             if stop and step < config.steps:
                 checkpoints.wait()
                 raise self._interrupted(step)
