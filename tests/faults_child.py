@@ -36,10 +36,10 @@ def watch(home: Any, name: str, place: str, label: Any = None) -> None:
     setattr(home, name, watched)
 
 
-def main() -> int:
+def main() -> None:
     """Watch the places where a kill could hurt, then run the command."""
     trace("begin process")
-    from cta.cli import run
+    from cta import cli
     from cta.experiment import beside, trainer
     from cta.training import checkpoints
     from cta.training.logs import CsvLog
@@ -55,8 +55,9 @@ def main() -> int:
     watch(CsvLog, "append", "rows", lambda self, rows: self.path.name)
     watch(SeedGroup, "run", "block", lambda self, count: self.step)
     watch(trainer, "open_data", "data")
-    return run(sys.argv[2:])
+    sys.argv[:] = ["cta", *sys.argv[2:]]
+    cli.main()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
