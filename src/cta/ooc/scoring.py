@@ -61,7 +61,10 @@ def evaluate_run(
         for step in steps:
             _, networks = run.networks(step)
             fresh = []
+            good = run.good_seeds(step)
             for seed, weights in zip(config.seeds, networks, strict=True):
+                if seed not in good:
+                    continue  # its networks have diverged: there is no policy to ask
                 began = time.monotonic()
                 told = None if progress is None else _for(progress, step, seed)
                 logs = evaluator.run(policy_maker(run.agent, weights, config, seed), progress=told)
@@ -73,6 +76,8 @@ def evaluate_run(
             table.keep(lambda row, step=step: int(row["step"]) != step)
             table.append(fresh)
             rows += fresh
+    if steps and not rows:
+        raise CtaError(f"{run.path}: every seed has diverged, so there is no policy to ask")
     return rows
 
 

@@ -1,6 +1,7 @@
 """The whole study: cut, train, ask, and put the numbers where others find them. Stopped anywhere, it continues."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,9 +156,9 @@ def _ask(study: Study, condition: Condition, run: Run, progress: Progress | None
     """Rows of the last three checkpoints; those that are scored already are not scored again."""
     table = CsvLog(run.path / "ooc.csv", COLUMNS)
     wanted = run.steps()[-LAST_EVALUATIONS:]
-    count = len(run.config.seeds) * len(condition.held_out.pairs)
     known = [row for row in table.read() if int(row["episodes"]) == study.episodes]
-    missing = [step for step in wanted if sum(int(row["step"]) == step for row in known) != count]
+    scored = Counter(int(row["step"]) for row in known)
+    missing = [s for s in wanted if scored[s] != len(run.good_seeds(s)) * len(condition.held_out.pairs)]
     evaluate_run(
         run, condition.held_out, steps=missing, episodes=study.episodes, workers=study.workers, progress=progress
     )
