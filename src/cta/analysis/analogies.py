@@ -17,6 +17,7 @@ from cta.analysis.paint import open_painter
 from cta.analysis.pairs import DESK_STEPS_APART, STEPS_APART, Pairs, draw_pairs
 from cta.analysis.semantics import Labels, Semantics, read
 from cta.analysis.states import Schematic, schematic
+from cta.compilation import enable_cache
 from cta.data import TrajectoryDataset
 from cta.data.files import write_whole
 from cta.data.progress import progress
@@ -71,8 +72,13 @@ def make_map(run: Run, options: MapOptions, out: Path, *, say: Say = print) -> d
     pairs = subject.pairs
     if len(pairs) < options.pairs:
         say(f"{subject.data.name} has {len(pairs):,} pairs of this kind: all of them are mapped")
-    step, networks = run.networks(options.step)
+    # What was asked for is looked up before anything slow.
     chosen = _seed_index(run, options.seed)
+    asked = queries.choose(
+        options.queries, subject.name, pairs, subject.tasks, subject.semantics, seed=options.draw_seed
+    )
+    enable_cache()
+    step, networks = run.networks(options.step)
     say(f"{len(pairs):,} pairs of the {subject.split} split, step {step:,}")
     learned = [representations.represent(run.agent, weights, subject.data, pairs) for weights in networks]
 
@@ -88,9 +94,6 @@ def make_map(run: Run, options: MapOptions, out: Path, *, say: Say = print) -> d
     say(f"placing them by t-SNE, {options.iterations} iterations")
     places = embedding.tsne(points, settings)
     near = {metric: nearest(points, [groups], metric=metric, count=count)[0] for metric in METRICS}
-    asked = queries.choose(
-        options.queries, subject.name, pairs, subject.tasks, subject.semantics, seed=options.draw_seed
-    )
     frames = _pictures(out, subject, near, asked, options.frames, title=f"{mapped}, {run.config.agent_name}", say=say)
     title = f"{mapped} of {run.config.agent_name} on {subject.name}, step {step:,}, {len(pairs):,} pairs"
     figures.draw_map(out / "map.png", places, subject.tasks, asked, title=title)

@@ -1,0 +1,113 @@
+"""Ablations over k and b: what is changed, what is kept, and the grid end to end on the desk."""
+
+import csv
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cta.analysis import ablation as module
+from cta.analysis.ablation import DEFAULT_VALUES, Ablation, summary
+from cta.cli import run as cta_command
+from cta.config import to_dict
+from cta.errors import CtaError
+from cta.experiment import Run, run_config
+from tiny_agents import tiny
+
+
+def changed(one: dict, two: dict, prefix: str = "") -> dict[str, tuple]:
+    """Leaves of nested dictionaries that differ."""
+    found = {}
+    for key in one:
+        if isinstance(one[key], dict):
+            found |= changed(one[key], two[key], f"{prefix}{key}.")
+        elif one[key] != two[key]:
+            found[prefix + key] = (one[key], two[key])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("what", "value", "expected"), [("k", 40, {"subgoal_steps": (10, 40)}), ("b", 4, {"trunk.rank": (8, 4)})]
+)
+def test_one_setting_changes_and_the_papers_others_stay(what, value, expected):
+    grid = Ablation(what, (value,), Path("out"), datasets=("scene-play-v0",))
+    config = grid.config("scene-play-v0", value)
+    assert changed(to_dict(run_config("cta", "scene-play-v0").agent), to_dict(config.agent)) == expected
+    assert config.steps == 1_000_000 and config.eval_interval == 100_000
+    assert DEFAULT_VALUES == {"k": (10, 20, 30, 40), "b": (4, 8, 16, 32)}
+
+
+def test_agents_without_the_setting_are_refused():
+    with pytest.raises(CtaError, match="gcivl has no subgoals"):
+        Ablation("k", (5,), Path("out"), agent="gcivl").check()
+    with pytest.raises(CtaError, match="hiql has no bilinear networks"):
+        Ablation("b", (5,), Path("out"), agent="hiql").check()
+    with pytest.raises(CtaError, match="each once"):
+        Ablation("b", (5, 5), Path("out")).check()
+
+
+def test_a_summary_by_hand():
+    rows = []
+    for value, wins in ((10, (1, 2, 3, 4)), (20, (0, 0, 0, 8))):
+        for seed in (0, 1):
+            for number, won in enumerate(wins, 1):
+                for task in (1, 2):
+                    row = {"dataset": "d", "agent": "cta", "seed": seed, "step": number, "task": task}
+                    rows.append({"setting": "k", "value": value, **row, "episodes": 10, "successes": won + seed})
+    one, two = summary(rows)
+    # Mean of the last three of four evaluations: 30 and 40 %, then 26.7 and 36.7 %.
+    assert (one["value"], one["success"], one["sd"], one["per_seed"]) == (10, 35.0, 5.0, "30.0 40.0")
+    assert (two["value"], two["success"], two["sd"], two["seeds"]) == (20, 31.7, 5.0, 2)
+
+
+def test_a_grid_on_the_desk_that_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys):
+    small = {"hidden": (8,), "batch_size": 8, "eta": tiny("hiql").config.eta}
+
+    def little(agent, dataset):
+        config = run_config(agent, dataset)
+        return replace(config, agent=replace(config.agent, **small))
+
+    monkeypatch.setattr(module, "run_config", little)
+    out = tmp_path / "grid"
+    words = ["ablate", "k", "--agent", "hiql", "--seeds", "2", "--steps", "2", "--eval-interval", "1"]
+    words += ["--eval-episodes", "1", "--out", str(out)]
+    assert cta_command([*words, "--values", "2"]) == 0
+    first = Run(out / "desk-play-v0" / "k2")
+    before = first.files.provenance()["finished"]
+    assert first.config.agent.subgoal_steps == 2
+    # As if a run with k = 3 had been cut off after its last step.
+    second = out / "desk-play-v0" / "k3"
+    shutil.copytree(first.path, second)
+    _edit(second / "config.json", lambda values: values["agent"].update(subgoal_steps=3))
+    _edit(second / "provenance.json", lambda values: values.pop("finished"))
+    capsys.readouterr()
+
+    assert cta_command([*words, "--values", "2", "3"]) == 0
+    said = capsys.readouterr().out
+    assert "k = 2: finished before" in said and "k = 3: going on" in said
+    assert first.files.provenance()["finished"] == before and "finished" in Run(second).files.provenance()
+    with (out / "evaluations.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    # Two values, two seeds, two evaluations, five tasks.
+    assert len(rows) == 40 and {row["value"] for row in rows} == {"2", "3"}
+    record = json.loads((out / "record.json").read_text())
+    assert [line["value"] for line in record["summary"]] == [2, 3] and record["summary"][0]["seeds"] == 2
+    assert [run["config"]["agent"]["subgoal_steps"] for run in record["runs"]] == [2, 3]
+    assert record["runs"][0]["data"]["fingerprint"] == record["runs"][1]["data"]["fingerprint"]
+    with Image.open(out / "ablation.png") as image:
+        assert np.asarray(image).std() > 5
+
+    words[words.index("--steps") + 1] = "4"
+    assert cta_command([*words, "--values", "2"]) == 1
+    assert "other settings (steps)" in capsys.readouterr().err
+
+
+def _edit(path: Path, change: Callable[[dict], object]) -> None:
+    values = json.loads(path.read_text())
+    change(values)
+    path.write_text(json.dumps(values))

@@ -1,0 +1,455 @@
+"""Analogy maps: pairs, what they mean, neighbours and purity on data with known answers, and the command end to end."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+import cta
+from cta.analysis import semantics, states
+from cta.analysis.neighbours import nearest, neighbour_groups
+from cta.analysis.pairs import draw_pairs
+from cta.analysis.purity import Labelled, choose_queries, measure, table
+from cta.analysis.representations import DIFFERENCE, names
+from cta.analysis.semantics import NOTHING, SEVERAL, Labels
+from cta.cli import run as cta_command
+from cta.data import TrajectoryDataset
+from cta.envs import gl
+from cta.envs.desk import DeskState, find_world, observe, step
+from cta.envs.generate import generate, plan_job
+from cta.errors import CtaError
+from cta.report.analogies import read_map
+from tiny_agents import tiny
+
+DESK = find_world("desk")
+LIGHTS = find_world("lights-3x3")
+quiet_simulator = [
+    pytest.mark.filterwarnings("ignore:.*DISPLAY environment variable is missing"),
+    pytest.mark.filterwarnings("ignore:.*precision lowered by casting:UserWarning"),
+]
+
+
+def rows_of(observations: np.ndarray, lengths: list[int] | None = None, name: str = "mine") -> TrajectoryDataset:
+    actions = np.zeros((len(observations), 3), np.float32)
+    return TrajectoryDataset.from_arrays(
+        observations, actions, episode_lengths=lengths or [len(observations)], name=name
+    )
+
+
+# ---------------------------------------------------------------------------------------------- pairs
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    lengths=st.lists(st.integers(2, 12), min_size=1, max_size=6),
+    count=st.integers(1, 60),
+    apart=st.tuples(st.integers(1, 4), st.integers(0, 5)),
+)
+def test_pairs_are_different_lie_in_one_episode_and_are_as_far_apart_as_asked(lengths, count, apart):
+    data = rows_of(np.zeros((sum(lengths), 2), np.float32), lengths)
+    least, most = apart[0], apart[0] + apart[1]
+    possible = {(s, g) for s in range(sum(lengths)) for g in range(s + least, s + most + 1) if g <= _end_of(s, lengths)}
+    if not possible:
+        with pytest.raises(CtaError, match="no two rows"):
+            draw_pairs(data, count, apart=(least, most))
+        return
+    pairs = draw_pairs(data, count, apart=(least, most))
+    drawn = list(zip(pairs.states.tolist(), pairs.goals.tolist(), strict=True))
+    assert len(drawn) == len(set(drawn)) == min(count, len(possible))
+    assert set(drawn) <= possible
+    assert (pairs.episodes == np.searchsorted(np.cumsum(lengths) - 1, pairs.states)).all()
+
+
+def _end_of(row: int, lengths: list[int]) -> int:
+    ends = np.cumsum(lengths) - 1
+    return int(ends[np.searchsorted(ends, row)])
+
+
+def test_pairs_that_were_asked_for_come_first_and_only_once():
+    data = rows_of(np.zeros((20, 2), np.float32), [10, 10])
+    pairs = draw_pairs(data, 16, apart=(2, 2), first=np.array([[4, 6], [0, 9]]))
+    drawn = list(zip(pairs.states.tolist(), pairs.goals.tolist(), strict=True))
+    assert drawn[:2] == [(4, 6), (0, 9)] and drawn.count((4, 6)) == 1 and len(drawn) == 16
+    with pytest.raises(CtaError, match="rows 0 to 19"):
+        draw_pairs(data, 4, apart=(2, 2), first=np.array([[0, 20]]))
+
+
+# ------------------------------------------------------------------------------------------ neighbours
+
+
+def test_nearest_by_hand():
+    points = np.array([[1, 0], [2, 0.1], [10, 0], [0, 3], [0.5, 0.5]], np.float32)
+    alone = np.arange(5)
+    (l2,) = nearest(points, [alone], metric="l2", count=2, queries=np.array([0]))
+    (cosine,) = nearest(points, [alone], metric="cosine", count=2, queries=np.array([0]))
+    assert l2.tolist() == [[4, 1]] and cosine.tolist() == [[2, 1]]
+    groups, contexts = np.array([0, 0, 1, 1, 2]), np.array([0, 1, 0, 1, 0])
+    around, elsewhere = nearest(points, [groups, contexts], metric="l2", count=3, queries=np.array([0]))
+    assert around.tolist() == [[4, 3, 2]]  # not 1, of the same group
+    assert elsewhere.tolist() == [[3, -1, -1]]  # neither 1 nor those of context 0
+
+
+def test_nearest_agrees_with_all_distances_across_blocks():
+    rng = np.random.default_rng(0)
+    points, groups = rng.standard_normal((1100, 5)), rng.integers(0, 40, 1100)
+    (found,) = nearest(points, [groups], metric="l2", count=4)
+    away = np.linalg.norm(points[:, None] - points[None], axis=-1)
+    away[groups[:, None] == groups] = np.inf
+    np.testing.assert_array_equal(found, np.argsort(away, axis=1)[:, :4])
+
+
+def test_neighbours_come_from_other_episodes_unless_there_is_one():
+    groups, count = neighbour_groups(np.array([0, 0, 0, 1, 2]))
+    assert groups.tolist() == [0, 0, 0, 1, 2] and count == 2
+    groups, count = neighbour_groups(np.zeros(4, np.int64))
+    assert groups.tolist() == [0, 1, 2, 3] and count == 3
+
+
+# --------------------------------------------------------------------------------------------- purity
+
+
+def made(count: int = 600) -> tuple[Labelled, np.ndarray, np.ndarray]:
+    """Pairs of four tasks in five contexts, every combination equally often, each pair an episode of its own."""
+    tasks, contexts = np.arange(count) % 4, (np.arange(count) // 4) % 5
+    labels = Labels(("a", "b", "c", "d"), tasks)
+    return Labelled(labels, contexts, np.arange(count), np.arange(count)), tasks, contexts
+
+
+def summary(points: np.ndarray, pairs: Labelled, metric="l2") -> dict[str, dict]:
+    return {row["labels"]: row for row in measure(points, pairs, metric=metric) if row["task"] == "all"}
+
+
+def test_purity_of_representations_with_known_answers():
+    pairs, tasks, contexts = made()
+    rng = np.random.default_rng(1)
+    noise = 0.01 * rng.standard_normal((600, 9))
+    task, context = 10 * np.eye(4)[tasks], 10 * np.eye(5)[contexts]
+
+    only_task = summary(np.column_stack([task, 0 * context]) + noise, pairs)["true"]
+    assert only_task["purity"] == only_task["purity_across_contexts"] == 1
+    # A task's 150 pairs share five contexts equally: of 149 others 120 are elsewhere.
+    assert only_task["same_task_other_context"] == pytest.approx(120 / 149, abs=0.03)
+
+    both = summary(np.column_stack([task, context]) + noise, pairs)["true"]
+    assert (both["purity"], both["same_task_other_context"]) == (1, 0)
+    # Without its own context, a pair differs least from the same task elsewhere.
+    assert both["purity_across_contexts"] == 1
+
+    only_context = summary(np.column_stack([0 * task, context]) + noise, pairs)["true"]
+    assert only_context["purity"] == pytest.approx(29 / 119, abs=0.03)
+    assert only_context["purity_across_contexts"] == pytest.approx(1 / 4, abs=0.04)
+
+
+def test_shuffled_labels_and_unequal_tasks():
+    codes = np.repeat([0, 1, 2], [400, 100, 100])
+    labels = Labels(("a", "b", NOTHING), codes)
+    queries = choose_queries(labels)
+    assert queries.tolist() == list(range(500))  # "nothing changes" asks for nothing
+    pairs = Labelled(labels, np.arange(600), np.arange(600), queries)
+    points = 10 * np.eye(3)[codes] + 0.01 * np.random.default_rng(0).standard_normal((600, 3))
+    found = summary(points, pairs)
+    assert found["true"]["purity"] == 1
+    assert found["shuffled"]["purity"] == pytest.approx(0.8 * 4 / 6 + 0.2 * 1 / 6, abs=0.03)
+    by_task = {row["task"]: row for row in measure(points, pairs, metric="l2") if row["labels"] == "true"}
+    assert by_task["a"]["queries"] == 400 and by_task["b"]["purity"] == 1
+    (line,) = table(
+        [{"representation": "x", "network": "none", **row} for row in measure(points, pairs, metric="cosine")]
+    )
+    assert line["purity_%"] == 100.0 and 50 < line["purity_shuffled_labels_%"] < 63
+
+
+# ------------------------------------------------------------------------------- meaning, by the simulator
+
+
+def acted(world, state: DeskState, actions: list[tuple[float, float, float]]) -> np.ndarray:
+    """Observations of a state and of what the simulator makes of it."""
+    seen = [state]
+    for action in actions:
+        seen.append(step(world, seen[-1], jnp.array(action, jnp.float32)))
+    return np.stack([np.asarray(observe(one)) for one in seen])
+
+
+def desk_state(gripper, parts, bits) -> DeskState:
+    return DeskState(
+        jnp.array(gripper, jnp.float32),
+        jnp.zeros((), jnp.float32),
+        jnp.array(parts, jnp.float32),
+        jnp.array(bits, jnp.int32),
+    )
+
+
+def test_desk_labels_follow_the_simulator():
+    pull = [(0, 0, 1), (0, 1, 1), (0, 1, 1)]
+    press = [(0, 0, 1), (0, 0, -1)]
+    opened = acted(DESK, desk_state((0.15, 0.2), (0, 1, 0), (1, 0)), pull)
+    stuck = acted(DESK, desk_state((0.15, 0.2), (0, 1, 0), (0, 0)), pull)
+    unlocked = acted(DESK, desk_state((0.85, 0.75), (1, 0, 0), (1, 0)), press)
+    data = rows_of(np.concatenate([opened, stuck, unlocked]), [4, 4, 3], "desk-play-v0")
+    found = semantics.read("desk-play-v0", data)
+    tasks = found.tasks(np.array([0, 4, 8, 0]), np.array([3, 7, 10, 10]))
+    said = [tasks.names[code] for code in tasks.codes]
+    assert said == ["open the drawer", NOTHING, "unlock the window", SEVERAL]
+    contexts = found.contexts(np.array([0, 8]))
+    assert contexts.names[contexts.codes[0]] == (
+        "drawer closed, window open, tray closed, drawer unlocked, window locked"
+    )
+    drawn = states.schematic("desk-play-v0", data)
+    assert drawn.kind == "desk" and drawn.meaning[-5:] == (
+        "drawer",
+        "window",
+        "tray",
+        "drawer unlocked",
+        "window unlocked",
+    )
+    np.testing.assert_allclose(drawn.numbers[3, 3:], [1, 1, 0, 1, 0], atol=1e-6)
+
+
+def test_lights_are_named_after_the_button_that_was_pressed():
+    off = (0,) * 9
+    place = LIGHTS.buttons[5].place
+    seen = acted(LIGHTS, desk_state(place, (), off), [(0, 0, 1), (0, 0, -1), (0, -1, 0), (0, -0.7, 0), (0, 0, 1)])
+    data = rows_of(seen, name="lights-3x3-play-v0")
+    found = semantics.read("lights-3x3-play-v0", data)
+    tasks = found.tasks(np.array([0, 2, 2, 0]), np.array([2, 5, 3, 5]))
+    assert [tasks.names[code] for code in tasks.codes] == ["press 5", "press 8", NOTHING, SEVERAL]
+    assert found.contexts(np.array([2])).names == ("001011001",)
+
+
+def test_cubes_mazes_and_the_unknown():
+    cube = np.zeros((4, 37), np.float32)
+    cube[2, 19], cube[3, 19], cube[3, 28] = 1.0, 1.0, 0.5  # cube 0 by 10 cm, then cube 1 by 5 cm
+    data = rows_of(cube, name="cube-double-play-v0")
+    found = semantics.read("cube-double-play-v0", data)
+    tasks = found.tasks(np.array([0, 0, 2, 0]), np.array([1, 2, 3, 3]))
+    assert [tasks.names[code] for code in tasks.codes] == [NOTHING, "move cube 0", "move cube 1", SEVERAL]
+
+    maze = rows_of(np.array([[0, 0], [0, 0.5], [4, 4], [4, 0]], np.float32), name="pointmaze-medium-navigate-v0")
+    found = semantics.read("pointmaze-medium-navigate-v0", maze)
+    tasks = found.tasks(np.array([0, 0, 2]), np.array([1, 2, 3]))
+    assert [tasks.names[code] for code in tasks.codes] == [NOTHING, "go north-east", "go south"]
+    assert found.contexts(np.array([2])).names == ("x 1, y 1",)
+
+    mine = rows_of(np.ones((4, 12), np.float32))
+    found = semantics.read("mine", mine)
+    assert not found.known and found.tasks(np.array([0]), np.array([1])).names == ("unlabelled",)
+    assert states.schematic("mine", mine).kind == "vector"
+
+
+# ------------------------------------------------------------------------------------------ end to end
+
+
+@pytest.fixture(scope="module")
+def desk_run(tmp_path_factory) -> Path:
+    """A run of a few steps on the desk: two seeds, so that deviations over seeds exist."""
+    return little_run("desk-play-v0", tmp_path_factory.mktemp("analogies") / "run", agent="cta", seeds=2)
+
+
+def little_run(dataset: str, path: Path, *, agent: str, seeds: int = 1) -> Path:
+    config = tiny(agent).config
+    kept = ("hidden", "batch_size", "dual", "eta", "trunk", *(["subgoal_steps"] if agent == "cta" else []))
+    settings = {"steps": 2, "eval_interval": 0, "checkpoint_interval": 0, "run_dir": str(path), "quiet": True}
+    changes = {name: getattr(config, name) for name in kept}
+    cta.train(dataset, agent=agent, seeds=seeds, agent_settings=changes, **settings)
+    return path
+
+
+WORDS = ["--pairs", "400", "--iterations", "40", "--frames", "6"]
+WORDS += ["--query", "ooc", "--query", "10:14", "--query", "lock the window"]
+
+
+def opened(path: Path) -> np.ndarray:
+    with Image.open(path) as image:
+        return np.asarray(image).astype(int)
+
+
+def test_a_map_of_the_desk(desk_run, tmp_path, capsys):
+    assert cta_command(["analogies", str(desk_run), *WORDS]) == 0
+    said = capsys.readouterr().out
+    assert "400 pairs" in said and "map.json" in said and "MB" in said and "α∨" in said
+    folder = desk_run / "analogies"
+    found = json.loads((folder / "map.json").read_text())
+    check_map(found, 400)
+    assert found["agent"] == "cta" and found["seed"] == 0 and found["step"] == 2 and found["dataset"] == "desk-play-v0"
+    assert found["queries"][-2]["name"].startswith("10:14 ") and found["queries"][-1]["name"] == "lock the window"
+    asked = found["queries"][-2]["point"]
+    assert (found["rows"]["state"][asked], found["rows"]["goal"][asked]) == (10, 14)
+    assert any(query["name"].startswith("held-out pair") for query in found["queries"])
+    assert len(found["frames"]) == 6 and str(found["queries"][0]["point"]) in found["frames"]
+    for pair in found["frames"].values():
+        assert opened(folder / pair["state"]).shape == opened(folder / pair["goal"]).shape == (160, 160, 3)
+    for picture in ("map.png", "neighbours-cosine.png", "neighbours-l2.png"):
+        assert opened(folder / picture).std() > 5
+    assert read_map(desk_run) is not None  # the page can read it
+    check_purity(folder, found)
+
+    # The same command, on the run carried elsewhere, gives the same map.
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(desk_run, moved)
+    assert cta_command(["analogies", str(moved), *WORDS, "--out", str(tmp_path / "again")]) == 0
+    again = json.loads((tmp_path / "again" / "map.json").read_text())
+    assert {**again, "provenance": 0} == {**found, "provenance": 0}
+
+
+def check_purity(folder: Path, found: dict) -> None:
+    lines = {(line["representation"], line["network"]): line for line in found["purity"]}
+    learned = ("ψ(g)", "α∨", "η(α∨)")
+    assert set(lines) == {(DIFFERENCE, "none")} | {(n, w) for n in learned for w in ("trained", "untrained")}
+    assert lines["α∨", "trained"]["seeds"] == 2 and "purity_sd" in lines["α∨", "trained"]
+    # What the difference of two desk observations says is the task, even before any training.
+    assert lines[DIFFERENCE, "none"]["purity_%"] > 4 * lines[DIFFERENCE, "none"]["purity_shuffled_labels_%"]
+    with (folder / "purity.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["metric"] for row in rows} == {"cosine", "l2"} and {row["seed"] for row in rows} == {"0", "1"}
+    record = json.loads((folder / "purity.json").read_text())
+    assert record["provenance"]["data"]["fingerprint"] and record["provenance"]["versions"]["openTSNE"] != "absent"
+
+
+def check_map(found: dict, count: int) -> None:
+    """The agreement with whoever shows the map."""
+    assert found["format"] == 1 and found["pairs"] == count
+    for column in (found["x"], found["y"], found["task"], found["context"], *found["rows"].values()):
+        assert len(column) == count
+    assert max(found["task"]) < len(found["tasks"]) and max(found["context"]) < len(found["contexts"])
+    for neighbours in (found["neighbours"]["cosine"], found["neighbours"]["l2"]):
+        assert len(neighbours) == count and {len(row) for row in neighbours} == {10}
+        assert min(map(min, neighbours)) >= 0 and max(map(max, neighbours)) < count
+        assert all(point not in row for point, row in enumerate(neighbours))
+    meaning = found["schematic"]["meaning"]
+    for which in ("state", "goal"):
+        rows = found["schematic"][which]
+        assert len(rows) == count and {len(row) for row in rows} == {len(meaning)}
+        assert all(round(value, 3) == value for row in rows for value in row)
+
+
+def test_what_cannot_be_mapped_is_said_in_a_line(desk_run, tmp_path, capsys):
+    assert cta_command(["analogies", str(desk_run), "--pairs", "50", "--query", "fly"]) == 1
+    assert "--query 'fly': no task of this name" in capsys.readouterr().err
+    assert cta_command(["analogies", str(desk_run), "--seed", "7"]) == 1
+    assert "has no seed 7" in capsys.readouterr().err
+    assert cta_command(["analogies", str(desk_run), "--frames", "301"]) == 1
+    assert "0 to 300 points" in capsys.readouterr().err
+    with pytest.raises(CtaError, match="learns no representation"):
+        names(tiny("gcbc"))
+
+
+# --------------------------------------------------------------------------------------------- OGBench
+
+
+@pytest.fixture(scope="module")
+def puzzle(tmp_path_factory) -> Path:
+    """A small file of puzzle play data, long enough for presses."""
+    folder = tmp_path_factory.mktemp("puzzle")
+    generate(plan_job("puzzle-3x3-play-v0", folder=folder, episodes=3, episode_steps=80, seed=0))
+    return folder / "puzzle-3x3-play-v0.npz"
+
+
+@pytest.fixture(scope="module")
+def puzzle_run(puzzle) -> Path:
+    return little_run(str(puzzle), puzzle.parent / "run", agent="gcivl-dual")
+
+
+class TestOgbench:
+    pytestmark = quiet_simulator
+
+    def test_a_press_is_where_the_simulators_joint_went_down(self, puzzle):
+        data = TrajectoryDataset.from_npz(puzzle, info=True)
+        found = semantics.read("puzzle-3x3-play-v0", data)
+        rows = data.valid_rows
+        tasks = found.tasks(rows, rows + 1)
+        joints = data.info["qpos"][:, 14:]
+        down = (joints[rows] > -0.02) & (joints[rows + 1] <= -0.02)
+        wanted = [f"press {i[0]}" if len(i := np.flatnonzero(one)) else NOTHING for one in down]
+        assert [tasks.names[code] for code in tasks.codes] == wanted
+        assert len(set(wanted)) > 2
+
+    def test_observations_and_positions_say_the_same(self, puzzle):
+        data = TrajectoryDataset.from_npz(puzzle, info=True)
+        bare = TrajectoryDataset.from_npz(puzzle)
+        told, seen = (states.schematic("puzzle-3x3-play-v0", one) for one in (data, bare))
+        assert told.kind == seen.kind == "puzzle" and told.meaning == seen.meaning
+        np.testing.assert_allclose(told.numbers, seen.numbers, atol=1e-5)
+
+    def test_a_map_without_opengl_has_schematics_and_says_why(self, puzzle_run, monkeypatch, capsys):
+        monkeypatch.setattr(gl, "find_backend", lambda: None)
+        words = ["--pairs", "120", "--iterations", "20", "--frames", "4", "--split", "train"]
+        assert cta_command(["analogies", str(puzzle_run), *words]) == 0
+        assert "schematic pictures: no OpenGL library" in capsys.readouterr().out
+        found = json.loads((puzzle_run / "analogies" / "map.json").read_text())
+        check_map(found, 120)
+        assert found["frames"] == {} and found["schematic"]["kind"] == "puzzle"
+        assert any(name.startswith("press") for name in found["tasks"])
+        assert opened(puzzle_run / "analogies" / "neighbours-cosine.png").std() > 5
+
+    @pytest.mark.gl
+    def test_states_and_goals_are_rendered(self, puzzle_run, tmp_path):
+        data = TrajectoryDataset.from_npz(puzzle_run.parent / "puzzle-3x3-play-v0.npz", info=True)
+        before = _press_row(data)
+        words = ["--pairs", "60", "--iterations", "20", "--frames", "2", "--split", "train"]
+        words += ["--query", f"{before}:{before + 3}"]
+        assert cta_command(["analogies", str(puzzle_run), *words, "--out", str(tmp_path)]) == 0
+        found = json.loads((tmp_path / "map.json").read_text())
+        pair = found["frames"][str(found["queries"][0]["point"])]
+        state, goal = (opened(tmp_path / pair[which]) for which in ("state", "goal"))
+        assert state.shape == goal.shape == (200, 200, 3)
+        assert np.abs(state - goal).max() > 60  # lights have changed
+
+
+def _press_row(data: TrajectoryDataset) -> int:
+    lights = data.info["button_states"]
+    changed = (lights[1:] != lights[:-1]).any(axis=1) & ~data.terminals[:-1]
+    return int(np.flatnonzero(changed)[0]) - 1
+
+
+SCENE = [  # cube, drawer, window, locks, and what led there
+    ((0.35, 0.0, 0.02), 0, 0, (0, 0), ""),
+    ((0.35, 0.0, 0.02), 0, 0, (1, 0), "unlock the drawer"),
+    ((0.35, 0.0, 0.02), -0.16, 0, (1, 0), "open the drawer"),
+    ((0.33, -0.24, 0.07), -0.16, 0, (1, 0), "put the cube into the drawer"),
+    ((0.33, -0.40, 0.07), 0, 0, (1, 0), "close the drawer"),  # and the cube in it
+    ((0.33, -0.24, 0.07), -0.16, 0, (1, 0), "open the drawer"),
+    ((0.35, 0.0, 0.02), -0.16, 0, (1, 0), "take the cube out of the drawer"),
+    ((0.35, 0.1, 0.02), -0.16, 0, (1, 0), "move the cube"),
+    ((0.35, 0.1, 0.02), -0.16, 0.2, (1, 0), "open the window"),
+    ((0.35, 0.1, 0.02), -0.16, 0, (1, 1), SEVERAL),
+    ((0.35, 0.11, 0.02), -0.12, 0.05, (1, 1), NOTHING),
+    ((0.35, 0.11, 0.02), -0.12, 0.05, (1, 0), "lock the window"),
+]
+
+
+def test_scene_labels_from_positions_and_from_observations():
+    """The same rows told twice: in qpos and in an observation."""
+    cube, drawer, window, locks, said = (np.array(column) for column in zip(*SCENE, strict=True))
+    count = len(SCENE)
+    qpos, seen = np.zeros((count, 25)), np.zeros((count, 40), np.float32)
+    qpos[:, 14:17], qpos[:, 23], qpos[:, 24] = cube, drawer, window
+    seen[:, 19:22] = (cube - (0.425, 0, 0)) * 10
+    seen[np.arange(count), 28 + locks[:, 0]] = seen[np.arange(count), 32 + locks[:, 1]] = 1
+    seen[:, 36], seen[:, 38] = drawer * 18, window * 15
+    actions = np.zeros((count, 5), np.float32)
+    info = {"qpos": qpos, "qvel": np.zeros((count, 24)), "button_states": locks}
+    told = TrajectoryDataset.from_arrays(seen * 0, actions, episode_lengths=[count], name="scene", info=info)
+    shown = TrajectoryDataset.from_arrays(seen, actions, episode_lengths=[count], name="scene")
+    rows = np.arange(count - 1)
+    drawn = []
+    for data in (told, shown):
+        tasks = semantics.read("scene-play-v0", data).tasks(rows, rows + 1)
+        assert [tasks.names[code] for code in tasks.codes] == said[1:].tolist()
+        drawn.append(states.schematic("scene-play-v0", data))
+    assert drawn[0].meaning[4:] == (
+        "cube x",
+        "cube y",
+        "cube z",
+        "drawer",
+        "window",
+        "drawer unlocked",
+        "window unlocked",
+    )
+    np.testing.assert_allclose(drawn[0].numbers[:, 4:], drawn[1].numbers[:, 4:], atol=1e-5)
+    np.testing.assert_allclose(drawn[0].numbers[8, 7:], [1, 1, 1, 0], atol=1e-6)
