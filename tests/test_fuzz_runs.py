@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from cta.cli import COMMANDS, run
 from cta.data import TrajectoryDataset
+from cta.data.download import download
 from cta.errors import CtaError
 from cta.experiment import Run, run_config
 from cta.experiment.run_dir import RunDir
@@ -199,6 +200,11 @@ def test_names_stay_in_their_folder(whole, tmp_path):
         stem = _file_stem(data)
         assert (tmp_path / f"{stem}.npz").resolve().parent == tmp_path.resolve() and stem not in ("", ".", "..")
         data.to_npz(tmp_path / f"{stem}.npz")
+    for name in ("../../up-play-v0", "/abs-play-v0", "..", ""):
+        with pytest.raises(CtaError, match="not the name of a dataset"):
+            download(name, tmp_path / "data")
+    with pytest.raises(CtaError, match="no-such-user"):
+        RunDir.open("~no-such-user/run")
 
 
 def test_an_export_is_whole_or_absent(whole, tmp_path, monkeypatch):

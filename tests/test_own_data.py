@@ -228,6 +228,8 @@ def test_minari(minari_root, tmp_path, capfd):
     assert data.provenance["observation_parts"] == {"observation": 3, "achieved_goal": 2}
     assert run(["train", "--dataset", "minari:own/goals-v0", "--print-config"]) == 0
     assert '"minari:own/goals-v0"' in capfd.readouterr().out
+    assert run(["data", "info", "minari:own/goals-v0"]) == 0
+    assert "observation (3), achieved_goal (2)" in capfd.readouterr().out
 
     plain = [np.zeros((5, 3), np.float32)] * 2
     make_minari("own/discrete-v0", plain, [np.zeros(4, np.int64)] * 2, box(-9, 9, (3,)), gymnasium.spaces.Discrete(3))

@@ -10,10 +10,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from cta.cli.data_info import describe
+from cta.cli.data_info import describe, describe_minari
 from cta.data import dataset_folder
 from cta.data.download import download, mirrors
 from cta.data.files import resolve
+from cta.data.minari import PREFIX
 from cta.data.npz import NpzReader
 from cta.data.progress import human
 from cta.envs.generate import default_workers, generate, plan_job
@@ -165,10 +166,14 @@ def info_command(file: NameOrFile, *, dataset_dir: DataFolder = None) -> int:
 
     cta data info data/scene-play-v0.npz
 
+    cta data info minari:D4RL/pointmaze/umaze-v2
+
     Args:
-        file: a dataset name in the data folder, or an npz file.
+        file: a dataset name in the data folder, an npz file, or minari:NAME.
         dataset_dir: the data folder.
     """
+    if file.startswith(PREFIX):
+        return describe_minari(file.removeprefix(PREFIX), console=Console())
     return describe(resolve(file, dataset_dir=dataset_dir), console=Console())
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from cta.data import DatasetFiles, TrajectoryDataset, environment_name
 from cta.data.download import read_record, sha256_of
+from cta.data.minari import read_minari
 from cta.data.npz import NpzReader, row_blocks
 from cta.envs.datasets import check_fits
 from cta.envs.generate_record import simulator_notice
@@ -30,6 +31,16 @@ def describe(files: DatasetFiles, *, console: Console) -> int:
         console.print(f"problem: {problem}", style="red", markup=False, soft_wrap=True)
     console.print("no problems found" if not problems else f"{len(problems)} problem(s) found")
     return 1 if problems else 0
+
+
+def describe_minari(name: str, *, console: Console) -> int:
+    """Print what a local Minari dataset holds, as training sees it."""
+    dataset = read_minari(name)
+    parts = (dataset.provenance or {}).get("observation_parts", {})
+    console.print(f"{dataset!r}", markup=False, soft_wrap=True)
+    console.print(f"observations: {', '.join(f'{part} ({size})' for part, size in parts.items())}", markup=False)
+    _print_episodes(dataset, console)
+    return 0
 
 
 def _environment(name: str) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cta.data import checks
+from cta.data.files import user_path
 from cta.data.mapped import read_or_map
 from cta.data.npz import PROVENANCE_KEY, NpzReader, column, row_blocks, write_npz
 from cta.errors import CtaError
@@ -96,7 +97,7 @@ class TrajectoryDataset:
         OGBench's in-memory forms saved to a file are understood too: the compact one (`valids`) and the regular one
         (`next_observations`).
         """
-        path = Path(path).expanduser()
+        path = user_path(path)
         label = name or path.stem
         with NpzReader(path) as file:
             missing = [key for key in CORE_KEYS if key not in file.keys]

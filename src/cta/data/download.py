@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -55,6 +56,8 @@ def download(name: str, folder: Path, *, extra_mirrors: Sequence[str] = (), advi
 
     `advice` ends the line that says there is no network.
     """
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise CtaError(f"'{name}' is not the name of a dataset such as scene-play-v0")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -24,6 +24,14 @@ def dataset_folder(dataset_dir: str | Path | None = None) -> Path:
     return Path(dataset_dir or os.environ.get(DATA_DIR_VARIABLE) or DEFAULT_DATA_DIR).expanduser()
 
 
+def user_path(text: str | Path) -> Path:
+    """A path as a person gives it, where ~ is a home folder."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:  # the home of nobody
+        raise CtaError(f"{text}: {error}") from None
+
+
 def is_path(name_or_path: str | Path) -> bool:
     """Whether this is a FILE rather than a NAME: it has a folder or ends in .npz."""
     text = str(name_or_path)
@@ -33,7 +41,7 @@ def is_path(name_or_path: str | Path) -> bool:
 def resolve(name_or_path: str | Path, *, dataset_dir: str | Path | None = None) -> DatasetFiles:
     """NAME is NAME.npz and NAME-val.npz in the data folder; a FILE has its own `-val` beside it."""
     if is_path(name_or_path):
-        train = Path(name_or_path).expanduser()
+        train = user_path(name_or_path)
         if train.suffix != ".npz":
             raise CtaError(f"{name_or_path}: a dataset file ends in .npz")
     else:

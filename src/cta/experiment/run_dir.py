@@ -15,7 +15,7 @@ from typing import Any
 from cta import provenance
 from cta.agents import find
 from cta.config import RunConfig, from_dict, to_dict
-from cta.data.files import write_whole
+from cta.data.files import user_path, write_whole
 from cta.errors import CtaError
 from cta.experiment.lock import RunLock
 from cta.training.logs import CsvLog
@@ -81,7 +81,7 @@ class RunDir:
 
     @classmethod
     def open(cls, path: str | Path) -> "RunDir":
-        run = cls(Path(path).expanduser())
+        run = cls(user_path(path))
         if not run.path.is_dir():
             raise CtaError(f"{path}: no such run directory")
         if not (run.path / "config.json").is_file():

@@ -23,7 +23,7 @@ from cta import provenance
 from cta.agents import Networks
 from cta.agents.policy import QUESTIONS, GoalPolicy, answer
 from cta.config import to_dict
-from cta.data.files import write_whole
+from cta.data.files import user_path, write_whole
 from cta.errors import CtaError
 from cta.experiment import Run
 from cta.export import load as loader
@@ -50,7 +50,7 @@ def export_policy(run: str | Path | Run, out: str | Path, *, seed: int | None = 
     The folder appears when it is complete and its actions agree with the run's.
     """
     run = run if isinstance(run, Run) else Run(run)
-    out = Path(out).expanduser()
+    out = user_path(out)
     if out.exists():
         raise CtaError(f"{out} exists already: give --out a new folder")
     step = run.steps()[-1] if step is None and run.steps() else step
