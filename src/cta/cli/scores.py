@@ -82,8 +82,10 @@ def _line(run: Path) -> tuple[str, ...]:
     try:
         by_seed = seed_scores(rows)
         common = tuple(rows[0][key] for key in ("dataset", "agent", "episodes", "task"))[:3]
-    except (CtaError, KeyError) as error:
+    except CtaError as error:
         raise CtaError(f"{run}/eval.csv: {error}") from None
+    except KeyError as error:
+        raise CtaError(f"{run}/eval.csv: the column {error} is missing") from None
     last = sorted({int(row["step"]) for row in rows})[-LAST_EVALUATIONS:]
     missing = missing_seeds(rows, _trained_seeds(run) or {int(row["seed"]) for row in rows})
     if missing:

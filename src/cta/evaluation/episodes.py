@@ -67,7 +67,7 @@ def overall_success(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[int, int], 
             if not 0 <= successes <= episodes or episodes == 0:
                 raise ValueError(f"{successes} successes in {episodes} episodes")
         except (KeyError, ValueError) as error:
-            reason = " ".join(str(error).split())
+            reason = f"it has no column {error}" if isinstance(error, KeyError) else error
             raise CtaError(f"a row of scores cannot be read ({reason}): mend or remove it") from None
         rates[seed, step].append(successes / episodes)
     return {key: sum(values) / len(values) for key, values in sorted(rates.items())}
