@@ -142,6 +142,10 @@ def test_purity_of_representations_with_known_answers():
     # Without its own context, a pair differs least from the same task elsewhere.
     assert both["purity_across_contexts"] == 1
 
+    each_its_own = summary(10 * np.eye(20)[5 * tasks + contexts] + 0.01 * rng.standard_normal((600, 20)), pairs)["true"]
+    assert (each_its_own["purity"], each_its_own["same_task_other_context"]) == (1, 0)
+    assert each_its_own["purity_across_contexts"] == pytest.approx(120 / 480, abs=0.04)
+
     only_context = summary(np.column_stack([0 * task, context]) + noise, pairs)["true"]
     assert only_context["purity"] == pytest.approx(29 / 119, abs=0.03)
     assert only_context["purity_across_contexts"] == pytest.approx(1 / 4, abs=0.04)
