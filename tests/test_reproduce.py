@@ -147,7 +147,7 @@ def test_weights_score_like_the_run_they_come_from(story, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_rounded_weights_are_half_as_large_close_and_named(story, tmp_path):
+def test_rounded_weights_are_smaller_close_and_named(story, tmp_path):
     driver, _ = story
     sizes = {}
     for precision in ("float32", "float16", "bfloat16"):
@@ -166,7 +166,9 @@ def test_rounded_weights_are_half_as_large_close_and_named(story, tmp_path):
         error = np.abs(actions[0] - actions[1]).max()
         assert (error == 0) if precision == "float32" else (0 < error < 0.1)
         assert weights.precision == precision and weights.training["steps"] == 3000
-    assert sizes["float16"] == pytest.approx(sizes["float32"] / 2, rel=0.2)
+    # Two bytes less for each of its 595 weights; the rest of so small a file is what it says about itself.
+    assert sizes["float32"] - sizes["float16"] == pytest.approx(2 * 595, rel=0.05)
+    assert sizes["bfloat16"] == pytest.approx(sizes["float16"], rel=0.01)
     results = str(tmp_path / "scores")
     assert run(["evaluate", str(file), "--results", results, "--episodes", "1"]) == 0
     assert Results(results).record("desk-play-v0", "gcbc")["scoring"][0]["weights"] == "bfloat16"
