@@ -4,6 +4,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+LEAST = 10
+"""Steps asked for at a time, as in training."""
+
 
 @dataclass(frozen=True)
 class Span:
@@ -33,26 +36,28 @@ class Stopwatch:
         return Span(steps, time.perf_counter() - self._wall, time.process_time() - self._cpu)
 
 
-def repeat(run: Callable[[int], None], *, seconds: float, largest: int) -> Span:
+def repeat(run: Callable[[int], None], *, seconds: float, largest: int, least: int = LEAST) -> Span:
     """`run(count)`, which waits for its work, again and again for `seconds`; about a second's steps at a time.
 
-    The first two calls only warm up: they compile, and tell how many steps a second holds.
+    The first two calls only warm up: they compile, and tell how many steps a second holds. Like training, it never
+    asks for fewer than `least` steps: drawing rows is done for ten at least, and an accelerator runs whole chunks.
     """
     run(1)
+    warm = least if least > LEAST else 2
     first = Stopwatch()
-    run(2)
-    count = _per_second(first.span(2), largest)
+    run(warm)
+    count = _per_second(first.span(warm), largest, least)
     watch, steps = Stopwatch(), 0
     while steps == 0 or watch.span(steps).wall_s < seconds:
         lap = Stopwatch()
         run(count)
         steps += count
-        count = _per_second(lap.span(count), largest)
+        count = _per_second(lap.span(count), largest, least)
     return watch.span(steps)
 
 
-def _per_second(span: Span, largest: int) -> int:
-    return max(1, min(largest, int(span.steps_per_s)))
+def _per_second(span: Span, largest: int, least: int = LEAST) -> int:
+    return min(largest, max(least, int(span.steps_per_s)))
 
 
 def interleave(

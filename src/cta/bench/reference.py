@@ -13,20 +13,22 @@ from cta.bench.clock import interleave
 from cta.bench.plain import PlainUpdate
 from cta.bench.products import count_products, time_products
 from cta.bench.train import BLOCK, rates
-from cta.config import AgentConfig, TwoLevelConfig
+from cta.config import TwoLevelConfig
 from cta.data import TrajectoryDataset
-from cta.goals import GoalMix, actor_mix, gather, value_mix
-from cta.training.learner import Learner, seed_keys, spec_of
+from cta.goals import GoalMix, RowTable, actor_mix, gather, value_mix
+from cta.training.learner import seed_keys, spec_of
 from cta.training.seeds import SeedGroup
 from cta.training.source import open_source
 
 
 class NumpySampler:
-    """Batches drawn and gathered on the host."""
+    """Batches of an agent, drawn and gathered on the host."""
 
-    def __init__(self, dataset: TrajectoryDataset, config: AgentConfig, seed: int = 0):
-        self.dataset, self.config = dataset, config
+    def __init__(self, dataset: TrajectoryDataset, agent: Agent, seed: int = 0):
+        self.dataset, self.config = dataset, agent.config
         self.rng = np.random.default_rng(seed)
+        table = RowTable(np.zeros(1, np.int32), np.zeros(1, np.int32))  # pyright: ignore[reportArgumentType]
+        self.fields = jax.eval_shape(agent.draw, jax.random.key(0), table)
 
     def anywhere(self) -> np.ndarray:
         rows = self.dataset.valid_rows
@@ -47,14 +49,18 @@ class NumpySampler:
 
     def rows(self) -> dict[str, np.ndarray]:
         c, rows = self.config, self.anywhere()
-        found = {"observations": rows, "next_observations": rows + 1, "value_goals": self.mixed(rows, value_mix(c))}
+        found = {"observations": rows, "next_observations": rows + 1}
         if not isinstance(c, TwoLevelConfig):
-            return {**found, "actor_goals": self.mixed(rows, actor_mix(c))}
+            goals = {"actor_goals": actor_mix(c)}
+            return found | {
+                name: self.mixed(rows, goals.get(name, value_mix(c))) for name in self.fields if name not in found
+            }
         low = np.minimum(rows + c.subgoal_steps, self.dataset.goal_limits[rows])
         far = self.later(rows, geometric=c.actor_geom_sample)
         at_random = self.rng.random(len(rows)) < c.actor_p_randomgoal
         return {
             **found,
+            "value_goals": self.mixed(rows, value_mix(c)),
             "low_actor_goals": low,
             "high_actor_goals": np.where(at_random, self.anywhere(), far),
             "high_actor_targets": np.where(at_random, low, np.minimum(rows + c.subgoal_steps, far)),
@@ -69,7 +75,7 @@ class PlainLoop:
     """One seed of an agent, a step at a time."""
 
     def __init__(self, agent: Agent, dataset: TrajectoryDataset, seed: int = 0):
-        self.sampler = NumpySampler(dataset, agent.config, seed)
+        self.sampler = NumpySampler(dataset, agent, seed)
         self.keys = seed_keys(seed)
         self.update = PlainUpdate(agent)
         self.state = self.update.init(jax.jit(lambda key: agent.init(key, spec_of(dataset)))(self.keys.init))
@@ -92,8 +98,7 @@ def measure_reference(case: Case, dataset: TrajectoryDataset) -> list[dict[str, 
     """Entries `reference` (the plain loop alone, one seed) and `speed-up` (this case over it, measured in turns)."""
     agent = case.build()
     loop = PlainLoop(agent, dataset)
-    learner = Learner(agent, spec_of(dataset), block=BLOCK)
-    group = SeedGroup(learner, range(case.seeds), open_source(dataset))
+    group = SeedGroup(case.learner(dataset, block=BLOCK), range(case.seeds), open_source(dataset))
     turns = interleave(group.run, loop.run, seconds=2 * case.seconds, largest=BLOCK)
     facts = case.facts()
     middle = sorted((theirs for _, theirs in turns), key=lambda span: span.cpu_ms_per_step)[len(turns) // 2]

@@ -10,13 +10,16 @@ from cta.bench.cases import Case
 from cta.bench.clock import Span, Stopwatch, repeat
 from cta.data import TrajectoryDataset
 from cta.goals import Batch, gather
-from cta.training.learner import DeviceData, Keys, Learner, TrainState, seed_keys, to_device
+from cta.training.learner import DeviceData, Keys, Learner, Slice, seed_keys, to_device
 from cta.training.memory import peak_device_bytes, peak_host_bytes
 from cta.training.seeds import SeedGroup
 from cta.training.source import open_source
 
 BLOCK = 500
 """Steps of a block at most, as in training."""
+
+FETCHED = 10
+"""Steps whose batches the update alone is measured on."""
 
 Entry = dict[str, Any]
 
@@ -36,7 +39,8 @@ def measure_training(case: Case, dataset: TrajectoryDataset) -> list[Entry]:
     def run(count: int) -> None:
         group.run(count)
 
-    span = repeat(run, seconds=case.seconds, largest=BLOCK)
+    least = {} if jax.default_backend() == "cpu" else {"least": BLOCK}
+    span = repeat(run, seconds=case.seconds, largest=BLOCK, **least)
     group.read_metrics(1)  # a blocking read: the steps have been taken, not only queued
     facts = case.facts()
     return [
@@ -113,22 +117,21 @@ def _sampler(learner: Learner, data: DeviceData, keys: Keys, stacked: bool) -> C
 
 
 def _updates(learner: Learner, data: DeviceData, keys: Keys, stacked: bool) -> Callable[[int], None]:
-    def one_batch(keys: Keys) -> Batch:
-        return gather(data.observations, data.actions, learner.draw_validation(keys, 0, data.table))
+    """Steps whose observations have been fetched already: the same few again and again."""
 
-    def update(state: TrainState, keys: Keys, batch: Batch, count: jax.Array) -> TrainState:
-        def body(_: jax.Array, state: TrainState) -> TrainState:
-            return learner.update(state, batch, jax.random.fold_in(keys.loss, state.step))
-
-        return jax.lax.fori_loop(0, count, body, state)
+    def fetch(keys: Keys) -> Slice:
+        rows = learner.draw(keys, 0, data.table, FETCHED)
+        return Slice(rows, {name: data.observations[index] for name, index in rows.items()})
 
     axes = jax.vmap if stacked else (lambda f, **_: f)
-    batch = jax.jit(axes(one_batch))(keys)
+    part = jax.jit(axes(fetch))(keys)
     state = jax.jit(axes(learner.init))(keys)
-    program = jax.jit(axes(update, in_axes=(0, 0, 0, None)), donate_argnums=0)
+    program = jax.jit(axes(learner.run_slice, in_axes=(0, 0, None, 0, None, None)), donate_argnums=0)
 
     def run(count: int) -> None:
         nonlocal state
-        state = jax.block_until_ready(program(state, keys, batch, count))
+        for done in range(0, count, FETCHED):
+            state = program(state, keys, data.actions, part, 0, min(FETCHED, count - done))
+        jax.block_until_ready(state)
 
     return run

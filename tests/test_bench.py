@@ -1,0 +1,138 @@
+"""`cta bench`: random data of a shape, the plain loop as the reference, counted products, the record."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cta.agents import Spec
+from cta.bench import record
+from cta.bench.cases import Case, DataShape
+from cta.bench.clock import Span, interleave, repeat
+from cta.bench.plain import PlainTwoLevel, PlainUpdate, has_plain_form, plain_weights
+from cta.bench.products import Product, count_products
+from cta.bench.reference import NumpySampler
+from cta.cli import run
+from cta.training.learner import Learner, seed_keys
+from tiny_agents import SPEC, batch_of, tiny, with_targets
+
+SHAPE = DataShape(rows=3004, observation_dim=6, action_dim=2)
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    return SHAPE.open()
+
+
+def test_random_rows_come_in_whole_episodes(dataset):
+    assert dataset.num_rows == 3004
+    assert dataset.episode_ends.tolist() == [1000, 2001, 3003]  # a last row alone joins the episode before it
+    assert (dataset.observation_shape, dataset.action_dim) == ((6,), 2)
+    np.testing.assert_array_equal(dataset.observations, SHAPE.open().observations)
+
+
+@pytest.mark.parametrize("name", ["cta", "hiql", "hiql-dual", "hiql-analogy"])
+def test_the_plain_form_has_the_agents_loss(name):
+    agent = tiny(name)
+    assert has_plain_form(agent)
+    networks, targets = with_targets(agent)
+    ours, _ = jax.jit(agent.loss)(networks, targets, batch_of(), jax.random.key(0))
+    plain = jax.jit(PlainTwoLevel(agent).loss)(plain_weights(networks), plain_weights(targets), batch_of())
+    np.testing.assert_allclose(plain, ours, rtol=1e-4)
+
+
+def test_a_plain_step_moves_weights_and_targets_as_the_learner_does():
+    agent = tiny("cta")
+    learner = Learner(agent, SPEC, block=1)
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(learner.init, seed_keys(0)))
+    networks, targets = with_targets(agent)
+    after = jax.jit(learner.update)(zeros._replace(networks=networks, targets=targets), batch_of(), jax.random.key(0))
+    update = PlainUpdate(agent)
+    state = (plain_weights(networks), plain_weights(targets), update.init(networks)[2])
+    (moved, followed, _), _ = jax.jit(update)(state, batch_of(), jax.random.key(0))
+    for before, ours, plain in ((networks, after.networks, moved), (targets, after.targets, followed)):
+        changes = [jax.tree.map(np.subtract, x, plain_weights(before)) for x in (plain_weights(ours), plain)]
+        for a, b in zip(*map(jax.tree.leaves, changes), strict=True):
+            assert np.linalg.norm(a - b) <= 0.05 * np.linalg.norm(a) + 1e-7
+
+
+def test_numpy_goals_keep_to_the_rules(dataset):
+    rows = NumpySampler(dataset, tiny("cta", batch_size=500)).rows()
+    end = dataset.goal_limits[rows["observations"]]
+    assert (rows["low_actor_goals"] <= end).all()
+    assert (rows["high_actor_targets"] <= rows["high_actor_goals"]).all()
+    current = np.mean(rows["value_goals"] == rows["observations"])
+    assert 0.12 < current < 0.3  # value_p_curgoal 0.2
+    assert set(NumpySampler(dataset, tiny("crl-dual")).rows()) == set(NumpySampler(dataset, tiny("crl-dual")).fields)
+
+
+def test_products_are_read_from_a_compiled_program():
+    def program(a, b, c):
+        return jnp.tanh(a @ b) @ b.T, jnp.einsum("mij,mjk->mik", c, c)
+
+    shapes = [jax.ShapeDtypeStruct(s, jnp.float32) for s in ((32, 64), (64, 48), (2, 16, 16))]
+    found = count_products(jax.jit(program).lower(*shapes).compile().as_text())
+    assert sum(found.values()) == 3
+    assert sum(p.flop * n for p, n in found.items()) == 2 * (2 * 32 * 64 * 48) + 2 * 2 * 16**3
+    assert Product((2, 3, 4), (2, 4, 5), ((2,), (1,)), ((0,), (0,))).flop == 2 * 2 * 3 * 4 * 5
+
+
+def test_clocks_count_every_step_after_the_warm_up():
+    taken = []
+    span = repeat(taken.append, seconds=0.01, largest=7)
+    assert span.steps == sum(taken[2:])
+    assert max(taken) == 7
+    assert Span(10, 2.0, 1.0).steps_per_s == 5
+    assert Span(10, 2.0, 1.0).cpu_ms_per_step == 100
+    assert len(interleave(lambda n: None, lambda n: None, seconds=1e-9, largest=1)) == 3
+
+
+def test_parameters_of_the_paper():
+    agent = Case("cta").build()
+    networks = jax.eval_shape(lambda key: agent.init(key, Spec(83, 5)), jax.random.key(0))
+    assert sum(x.size for x in jax.tree.leaves(networks)) == 5_594_057
+
+
+@pytest.mark.slow
+def test_bench_writes_a_record_and_tables(tmp_path, capsys):
+    out = tmp_path / "record.json"
+    shape = ["--rows", "2002", "--observation-dim", "6", "--action-dim", "2", "--batch", "8"]
+    assert run(["bench", "--agents", "gcbc", *shape, "--seconds", "0.2", "--reference", "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    stored = json.loads(out.read_text())
+    assert {"device", "versions", "commit", "hardware", "entries"} <= set(stored)
+    kinds = {entry["what"]: entry for entry in stored["entries"]}
+    assert set(kinds) == {"train", "compile", "memory", "sampler", "update", "reference", "speed-up"}
+    assert {"agent": "gcbc", "batch_size": 8, "seeds": 1}.items() <= kinds["train"].items()
+    assert kinds["train"]["seed_steps_per_s"] > 0
+    assert kinds["train"]["parameters"] == 12 * 512 + 512 + 2 * (512 * 512 + 512) + 512 * 2 + 2
+    assert kinds["compile"]["warm_start_cpu_s"] < kinds["compile"]["cold_start_cpu_s"]
+    assert kinds["memory"]["host_peak_bytes"] > 1e8
+    assert kinds["memory"]["data_bytes"] == 4 * (2002 * 8 + 2000 + 2002)
+    assert kinds["reference"]["cpu_over_products"] > 1
+    assert kinds["speed-up"]["cpu_time_ratio"] > 0
+    assert "seed steps per s" in " ".join(printed.split())
+
+
+def test_tables_show_every_kind_and_sizes_in_gib():
+    entries = [{"what": "memory", "agent": "cta", "data_bytes": 2**31}, {"what": "other", "thing": 1.5}]
+    known, unknown = record.tables(entries)
+    assert "2.00" in list(known.columns[6].cells)
+    assert list(unknown.columns[0].cells) == ["1.50"]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--agents", "ctx"], "there is no agent 'ctx'"),
+        (["--seeds", "0"], "--seeds 0: give whole numbers of at least 1"),
+        (["--rows", "1"], "--rows must be at least 2"),
+    ],
+)
+def test_bench_complains_in_one_line(words, complaint, capsys):
+    assert run(["bench", *words]) == 1
+    error = capsys.readouterr().err
+    assert complaint in error
+    assert error.count("\n") == 1
