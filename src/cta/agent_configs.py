@@ -11,21 +11,26 @@ LARGEST = 2**31 - 1
 """Whole numbers end here: steps and rows are counted in 32 bits."""
 WIDEST = 2**20
 """Layers end here, far above what fits on a device."""
-MAY_BE_ZERO = ("pretrain_steps",)
+COUNTS = (
+    "batch_size", "dim", "ensemble", "value_ensemble", "features", "rank", "latent_dim", "subgoal_steps", "high_hold",
+)  # fmt: skip
+"""Whole numbers that begin at 1."""
 
 
-def check_numbers(config: Any, where: str, *, least: int) -> None:
-    """Complain about numbers no setting can have, at any depth: floats that are not finite, sizes below `least`."""
+def check_numbers(config: Any, where: str) -> None:
+    """Complain about numbers no setting can have, at any depth: not finite, too large, or a size below 1."""
     for entry in fields(config):
         value, flag = getattr(config, entry.name), f"{where}.{entry.name.replace('_', '-')}"
         if is_dataclass(value):
-            check_numbers(value, flag, least=least)
+            check_numbers(value, flag)
         elif isinstance(value, float) and not math.isfinite(value):
             raise CtaError(f"{flag} must be a finite number, not {value}")
-        elif isinstance(value, tuple) and not all(isinstance(n, int) and least <= n <= WIDEST for n in value):
-            raise CtaError(f"{flag} must be sizes from {least} to {WIDEST}, not {_short(value)}")
-        elif type(value) is int and not (0 if entry.name in MAY_BE_ZERO else least) <= value <= LARGEST:
-            raise CtaError(f"{flag} must be at least {least} and at most {LARGEST}, not {_short(value)}")
+        elif isinstance(value, tuple) and any(type(size) is int and not 1 <= size <= WIDEST for size in value):
+            raise CtaError(f"{flag} must be sizes from 1 to {WIDEST}, not {_short(value)}")
+        elif type(value) is int and entry.name in COUNTS and value < 1:
+            raise CtaError(f"{flag} must be at least 1, not {_short(value)}")
+        elif type(value) is int and not abs(value) <= LARGEST:
+            raise CtaError(f"{flag} must be at most {LARGEST}, not {_short(value)}")
 
 
 def _short(value: Any) -> str:
@@ -68,7 +73,7 @@ class AgentConfig:
 
     def check(self) -> None:
         """Complain in one line about values that make no sense."""
-        check_numbers(self, "--agent", least=1)
+        check_numbers(self, "--agent")
         if not 0 < self.discount < 1:
             raise CtaError(f"--agent.discount must lie in (0, 1), not {self.discount}")
         if not 0 < self.tau <= 1:
