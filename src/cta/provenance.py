@@ -31,7 +31,10 @@ def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """The commit of the source tree this package runs from, with `+changes` if the tree differs from it."""
+    """The commit of the source tree this package runs from, with `+changes` if the tree differs from it.
+
+    CTA_COMMIT, if set, names it where the tree is a copy without its history.
+    """
 
     def git(*words: str) -> str | None:
         call = ["git", "-C", str(Path(__file__).parent), *words]
@@ -41,11 +44,13 @@ def commit() -> str | None:
             return None
         return done.stdout.strip() if done.returncode == 0 else None
 
+    if told := os.environ.get("CTA_COMMIT"):
+        return told
     # A checkout of some other project that merely contains an installed copy does not count.
     tracked = git("ls-files", "--error-unmatch", Path(__file__).name)
     revision = git("rev-parse", "HEAD") if tracked else None
     if revision is None:
-        return os.environ.get("CTA_COMMIT")
+        return None
     return revision + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
 
 
