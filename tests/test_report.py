@@ -24,7 +24,7 @@ EVIL = "</script><script>window.broken=1</script><img src=x onerror=window.broke
 
 
 def write_run(path, *, agent="cta", dataset="desk-play-v0", seeds=(0, 1), steps=4, wins=None, cut=None, **config):
-    """A run directory with two tasks of ten episodes; `wins[seed]` are the successes of task 1 at every step."""
+    """A run directory with two tasks of ten episodes; task 1 rises to `wins[seed]` successes in the last three of four."""
     path.mkdir(parents=True)
     settings = {"agent": {"lr": 0.001}, "agent_name": agent, "dataset": dataset, "seeds": list(seeds), "steps": steps}
     (path / "config.json").write_text(json.dumps({**settings, **config}))
@@ -35,7 +35,7 @@ def write_run(path, *, agent="cta", dataset="desk-play-v0", seeds=(0, 1), steps=
     for step in range(1, steps + 1):
         for seed in seeds:
             for task in (1, 2):
-                count = (wins or {}).get(seed, 5) if task == 1 else 0
+                count = (wins or {}).get(seed, 5) + step - 3 if task == 1 else 0
                 lines.append(f"{dataset},x,{seed},{step},{task},10,{count}")
     (path / "eval.csv").write_text("\n".join(lines) + "\n")
     return path
@@ -63,10 +63,10 @@ def write_map(run, *, count=6, **changes):
 
 def test_scores_are_means_of_the_last_three_over_tasks(tmp_path):
     one = build_series([read_run(write_run(tmp_path / "a", wins={0: 4, 1: 8}))])[0]
-    # Task 1 at 40 and 80 %, task 2 at 0: seeds score 20 and 40.
+    # Task 1 at 30, 40, 50 and 70, 80, 90 %, task 2 at 0: seeds score 20 and 40.
     assert one["scores"] == {0: 20.0, 1: 40.0}
     assert (one["mean"], one["std"]) == (30.0, 10.0)
-    assert one["curves"]["all"] == {"steps": [1, 2, 3, 4], "seeds": {0: [20.0] * 4, 1: [40.0] * 4}}
+    assert one["curves"]["all"] == {"steps": [1, 2, 3, 4], "seeds": {0: [10, 15, 20, 25], 1: [30, 35, 40, 45]}}
     # The four numbers 0, 0, 40, 80: the middle half is 0 and 40.
     assert one["iqm"] == 20.0 and one["interval"][0] <= 20.0 <= one["interval"][1]
 

@@ -13,6 +13,9 @@ from cta.augment import random_crop
 from cta.data import TrajectoryDataset
 from cta.goals import Batch, Rows, RowTable, gather, labels
 
+DRAWN = 10
+"""Steps whose rows are drawn at once where the number of steps is not known when compiling."""
+
 
 class DeviceData(NamedTuple):
     """A dataset on the device: float vectors or uint8 images."""
@@ -138,11 +141,23 @@ class Learner:
         return jax.vmap(one)(step + jnp.arange(count))
 
     def run(self, state: TrainState, keys: Keys, data: DeviceData, count: int | Array) -> TrainState:
-        """`count` ≤ `block` updates, whose rows are all drawn at once.
+        """`count` ≤ `block` updates.
 
-        A count known when compiling (an int) is faster on an accelerator, which else asks the host before every step.
+        A count known when compiling (an int) is faster on an accelerator, which else asks the host before every step;
+        its rows are all drawn at once. Otherwise they are drawn a few steps at a time: to draw those of a whole block
+        costs a CPU as much as a third of a step, and it may be asked for ten.
         """
-        rows = self.draw(keys, state.step, data.table, count if isinstance(count, int) else self.block)
+        if isinstance(count, int):
+            return self._steps(state, keys, data, count, count)
+
+        def some(i: Array, state: TrainState) -> TrainState:
+            return self._steps(state, keys, data, DRAWN, jnp.minimum(DRAWN, count - DRAWN * i))
+
+        return jax.lax.fori_loop(0, (count + DRAWN - 1) // DRAWN, some, state)
+
+    def _steps(self, state: TrainState, keys: Keys, data: DeviceData, drawn: int, count: int | Array) -> TrainState:
+        """`count` ≤ `drawn` updates, after drawing the rows of `drawn`."""
+        rows = self.draw(keys, state.step, data.table, drawn)
 
         def body(i: Array, state: TrainState) -> TrainState:
             batch = gather(data.observations, data.actions, {name: index[i] for name, index in rows.items()})
