@@ -24,7 +24,7 @@ EVIL = "</script><script>window.broken=1</script><img src=x onerror=window.broke
 
 
 def write_run(path, *, agent="cta", dataset="desk-play-v0", seeds=(0, 1), steps=4, wins=None, cut=None, **config):
-    """A run directory with two tasks of ten episodes; task 1 rises to `wins[seed]` successes in the last three of four."""
+    """Two tasks of ten episodes; task 1 rises to `wins[seed]` successes in the last three of four."""
     path.mkdir(parents=True)
     settings = {"agent": {"lr": 0.001}, "agent_name": agent, "dataset": dataset, "seeds": list(seeds), "steps": steps}
     (path / "config.json").write_text(json.dumps({**settings, **config}))
