@@ -1,11 +1,14 @@
 """Row kernels: everything in a hidden layer that is not a matrix product, one pass over memory each way.
 
-Arrays have a leading axis of groups: layers of equal shape with weights of their own. A program handles a few rows of
-one group, whole rows at a time, in float32. Without a GPU the kernels run interpreted.
+Arrays have an axis of groups: layers of equal shape with weights of their own. It comes first, or after the rows where
+one product made all groups of the same inputs (a fan). A program handles a few rows of one group, whole rows at a time,
+in float32. Without a GPU the kernels run interpreted.
 
 A layer's `vectors` are (groups, 3, out): bias, and scale and offset of the norm; (groups, 1, out) without norm.
 """
 
+import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -74,14 +77,14 @@ class _Layer:
     """A layer's vectors inside a kernel."""
 
     def __init__(self, ref: Any):
-        self.bias = ref[0, 0][None]
-        self.norm = ref.shape[1] == 3
+        self.bias = ref[0][None]
+        self.norm = ref.shape[0] == 3
         if self.norm:
-            self.scale, self.offset = ref[0, 1][None], ref[0, 2][None]
+            self.scale, self.offset = ref[1][None], ref[2][None]
 
     def product(self, ref: Any) -> Array:
         """The product with its bias."""
-        return ref[0].astype(jnp.float32) + self.bias
+        return ref[...].astype(jnp.float32) + self.bias
 
     def forward(self, u: Array) -> Array:
         a = gelu(u)
@@ -92,37 +95,48 @@ class _Layer:
         back = dy
         if self.norm:
             unit, inverse = _unit_rows(gelu(u))
-            sums[0, 0, 1] = jnp.sum(dy * unit, axis=0)
-            sums[0, 0, 2] = jnp.sum(dy, axis=0)
+            sums[1] = jnp.sum(dy * unit, axis=0)
+            sums[2] = jnp.sum(dy, axis=0)
             back = dy * self.scale
             width = u.size // u.shape[0]
             back = inverse * (back - _row_sum(back) / width - unit * (_row_sum(back * unit) / width))
         du = back * gelu_slope(u)
-        sums[0, 0, 0] = jnp.sum(du, axis=0)
+        sums[0] = jnp.sum(du, axis=0)
         return du
 
 
-def _activate(u: Any, vectors: Any, y: Any) -> None:
+def _write(found: Array, y: Any, live: tuple[Any, ...], live_blocks: int) -> None:
+    """To `y`, and the live rows once more to an array of their own, if there is one."""
+    found = found.astype(y.dtype)
+    y[...] = found
+    if live:
+
+        @pl.when(pl.program_id(1) < live_blocks)
+        def _() -> None:
+            live[0][...] = found
+
+
+def _activate(live_blocks: int, u: Any, vectors: Any, y: Any, *live: Any) -> None:
     layer = _Layer(vectors)
-    y[0] = layer.forward(layer.product(u)).astype(y.dtype)
+    _write(layer.forward(layer.product(u)), y, live, live_blocks)
 
 
 def _activate_back(u: Any, vectors: Any, dy: Any, du: Any, sums: Any) -> None:
     layer = _Layer(vectors)
-    du[0] = layer.backward(layer.product(u), dy[0].astype(jnp.float32), sums).astype(du.dtype)
+    du[...] = layer.backward(layer.product(u), dy[...].astype(jnp.float32), sums).astype(du.dtype)
 
 
-def _pair(f: Any, f_vectors: Any, g: Any, g_vectors: Any, h: Any) -> None:
+def _pair(live_blocks: int, f: Any, f_vectors: Any, g: Any, g_vectors: Any, h: Any, *live: Any) -> None:
     left, right = _Layer(f_vectors), _Layer(g_vectors)
     found = left.forward(left.product(f)) * right.forward(right.product(g))
-    h[0] = jnp.sum(found, axis=-1).astype(h.dtype)
+    _write(jnp.sum(found, axis=-1), h, live, live_blocks)
 
 
 def _pair_back(f: Any, f_vectors: Any, g: Any, g_vectors: Any, dh: Any, df: Any, dg: Any, f_sums: Any, g_sums: Any):
     left, right = _Layer(f_vectors), _Layer(g_vectors)
-    u, w, back = left.product(f), right.product(g), dh[0].astype(jnp.float32)[:, :, None]
-    df[0] = left.backward(u, back * right.forward(w), f_sums).astype(df.dtype)
-    dg[0] = right.backward(w, back * left.forward(u), g_sums).astype(dg.dtype)
+    u, w, back = left.product(f), right.product(g), dh[...].astype(jnp.float32)[:, :, None]
+    df[...] = left.backward(u, back * right.forward(w), f_sums).astype(df.dtype)
+    dg[...] = right.backward(w, back * left.forward(u), g_sums).astype(dg.dtype)
 
 
 def _call(kernel: Any, name: str, grid: tuple[int, int], inputs: list, outputs: list) -> list:
@@ -139,21 +153,27 @@ def _call(kernel: Any, name: str, grid: tuple[int, int], inputs: list, outputs: 
     )(*[array for array, _ in inputs])
 
 
-def _rows(width: tuple[int, ...], count: int, block: Any = None) -> pl.BlockSpec:
+def _rows(width: tuple[int, ...], count: int, block: Any = None, fan: bool = False) -> pl.BlockSpec:
     """`count` rows of one group; program i handles rows of block `block(i)`, by default its own."""
-    return pl.BlockSpec((1, count, *width), lambda g, i: (g, i if block is None else block(i), *[0] * len(width)))
+    zeros = [0] * len(width)
+
+    def index(g: Any, i: Any) -> tuple:
+        i = i if block is None else block(i)
+        return (i, g, *zeros) if fan else (g, i, *zeros)
+
+    return pl.BlockSpec((count, None, *width) if fan else (None, count, *width), index)
 
 
 def _of_group(vectors: Array) -> tuple[Array, pl.BlockSpec]:
     zeros = [0] * (vectors.ndim - 1)
-    return vectors, pl.BlockSpec((1, *vectors.shape[1:]), lambda g, i: (g, *zeros))
+    return vectors, pl.BlockSpec((None, *vectors.shape[1:]), lambda g, i: (g, *zeros))
 
 
 def _sums(vectors: Array, blocks: int) -> tuple[jax.ShapeDtypeStruct, pl.BlockSpec]:
     """Sums of every program: (groups, programs, …)."""
     zeros = [0] * (vectors.ndim - 1)
     shape = jax.ShapeDtypeStruct((vectors.shape[0], blocks, *vectors.shape[1:]), jnp.float32)
-    return shape, pl.BlockSpec((1, 1, *vectors.shape[1:]), lambda g, i: (g, i, *zeros))
+    return shape, pl.BlockSpec((None, None, *vectors.shape[1:]), lambda g, i: (g, i, *zeros))
 
 
 def _rows_a_program(name: str, rows: int, width: int) -> int:
@@ -164,22 +184,36 @@ def _rows_a_program(name: str, rows: int, width: int) -> int:
     return count
 
 
-def activate(u: Float[Array, "groups rows out"], vectors: Array, dtype: Any) -> Float[Array, "groups rows out"]:
-    """Bias, GELU and norm of a product, in `dtype`."""
-    groups, rows, width = u.shape
-    count = _rows_a_program("activate", rows, width)
-    spec = _rows((width,), count)
-    out = jax.ShapeDtypeStruct(u.shape, dtype)
-    return _call(_activate, "activate", (groups, rows // count), [(u, spec), _of_group(vectors)], [(out, spec)])[0]
+def _split(groups: int, rows: int, live: int, width: int, count: int, dtype: Any) -> list[tuple[Any, pl.BlockSpec]]:
+    """Outputs of `_write`: all rows and, where not all are live, the live ones."""
+    outputs = [(jax.ShapeDtypeStruct((groups, rows, width), dtype), _rows((width,), count))]
+    if live < rows:
+        own = _rows((width,), count, lambda i: jnp.minimum(i, live // count - 1))
+        outputs.append((jax.ShapeDtypeStruct((groups, live, width), dtype), own))
+    return outputs
 
 
-def activate_back(u: Array, vectors: Array, dy: Array) -> tuple[Array, Array]:
-    """Gradients at the first rows of u, as many as `dy` has (in u's type), and at the vectors."""
+def activate(u: Array, vectors: Array, dtype: Any, *, live: int, fan: bool) -> tuple[Array, Array]:
+    """Bias, GELU and norm of a product, (groups, rows, out) in `dtype`: all rows, and the `live` first ones.
+
+    `u` is (groups, rows, out), a fan's (rows, groups, out).
+    """
+    rows, groups, width = u.shape if fan else (u.shape[1], u.shape[0], u.shape[2])
+    count = _rows_a_program("activate", math.gcd(rows, live), width)
+    inputs = [(u, _rows((width,), count, fan=fan)), _of_group(vectors)]
+    outputs = _split(groups, rows, live, width, count, dtype)
+    found = _call(partial(_activate, live // count), "activate", (groups, rows // count), inputs, outputs)
+    return found[0], found[-1]
+
+
+def activate_back(u: Array, vectors: Array, dy: Float[Array, "groups rows out"], *, fan: bool) -> tuple[Array, Array]:
+    """Gradients at the first rows of u, as many as `dy` has (in u's type and layout), and at the vectors."""
     groups, rows, width = dy.shape
     count = _rows_a_program("activate_back", rows, width)
-    spec, blocks = _rows((width,), count), rows // count
-    inputs = [(u, spec), _of_group(vectors), (dy, spec)]
-    outputs = [(jax.ShapeDtypeStruct(dy.shape, u.dtype), spec), _sums(vectors, blocks)]
+    spec, own, blocks = _rows((width,), count), _rows((width,), count, fan=fan), rows // count
+    shape = (rows, groups, width) if fan else dy.shape
+    outputs = [(jax.ShapeDtypeStruct(shape, u.dtype), own), _sums(vectors, blocks)]
+    inputs = [(u, own), _of_group(vectors), (dy, spec)]
     du, sums = _call(_activate_back, "activate_back", (groups, blocks), inputs, outputs)
     return du, jnp.sum(sums, axis=1)
 
@@ -187,8 +221,8 @@ def activate_back(u: Array, vectors: Array, dy: Array) -> tuple[Array, Array]:
 def pair(
     f: Float[Array, "groups rows p b"], f_vectors: Array, g: Float[Array, "groups anchors p b"], g_vectors: Array,
     *, part: int, shared: int, dtype: Any,
-) -> Float[Array, "groups rows p"]:  # fmt: skip
-    """`h_i = Σ_j f_ij g_ij` of two activated products.
+) -> tuple[Float[Array, "groups rows p"], Float[Array, "groups part p"]]:  # fmt: skip
+    """`h_i = Σ_j f_ij g_ij` of two activated products: all rows, and those of the first part.
 
     Rows come in parts of `part`; the first `shared` parts meet the anchors' first part, each later one the next.
     """
@@ -201,8 +235,9 @@ def pair(
 
     met = _rows(tuple(width), count, block)
     inputs = [(f, _rows(tuple(width), count)), _of_group(f_vectors), (g, met), _of_group(g_vectors)]
-    outputs = [(jax.ShapeDtypeStruct((groups, rows, width[0]), dtype), _rows((width[0],), count))]
-    return _call(_pair, "pair", (groups, rows // count), inputs, outputs)[0]
+    outputs = _split(groups, rows, part, width[0], count, dtype)
+    found = _call(partial(_pair, per_part), "pair", (groups, rows // count), inputs, outputs)
+    return found[0], found[-1]
 
 
 def pair_back(f: Array, f_vectors: Array, g: Array, g_vectors: Array, dh: Array) -> tuple[Array, Array, Array, Array]:

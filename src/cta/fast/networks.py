@@ -1,7 +1,7 @@
 """Groups of equal networks, forwards and backwards: products of low precision with float32 sums, row kernels between.
 
 Of the rows a network sees, the first ones (`live`) learn and the rest are frozen: they pass forwards together, and only
-the live ones come back. Inputs are (sources, rows, in); a single source feeds all groups.
+the live ones come back. Inputs are (groups, rows, in), or (rows, in) where all groups read the same.
 """
 
 from functools import partial
@@ -12,14 +12,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from cta.fast.kernels import activate, activate_back, pair, pair_back
-from cta.fast.packing import Part, Stack, spread_kernel
+from cta.fast.packing import Affine, Part, Stack, spread_kernel
 
 
 class Layer(NamedTuple):
-    """A hidden layer: its kernel, the kernel's copy for products, and its vectors."""
+    """A hidden layer: its kernel, the kernel's copy for products, and its vectors.
 
-    kernel: Float[Array, "groups in out"]
-    low: Float[Array, "groups in out"] | None
+    Kernels are (groups, in, out); those of a fan, a first layer whose groups all read the same rows, (in, groups, out).
+    """
+
+    kernel: Float[Array, "_ _ out"]
+    low: Float[Array, "_ _ out"] | None
     vectors: Float[Array, "groups vectors out"]
 
 
@@ -31,11 +34,12 @@ class Output(NamedTuple):
     bias: Float[Array, "groups out"]
 
 
-def hidden_layers(stack: Stack, low: Stack, parts: tuple[Part, ...] = ()) -> tuple[Layer, ...]:
-    """The activated layers; `parts` say how the first one's inputs are spread."""
+def hidden_layers(stack: Stack, low: Stack, parts: tuple[Part, ...] = (), *, fan: bool = False) -> tuple[Layer, ...]:
+    """The activated layers; `parts` say how the first one's inputs are spread, `fan` that its groups share them."""
     layers = [Layer(own.kernel, copy.kernel, own.vectors) for own, copy in zip(stack.layers, low.layers, strict=True)]
-    if any(part.exact or part.padded > part.size for part in parts):
+    if fan or any(part.exact or part.padded > part.size for part in parts):
         kernel = spread_kernel(layers[0].kernel, parts)
+        kernel = kernel.swapaxes(0, 1) if fan else kernel
         copy = jax.lax.stop_gradient(kernel).astype(low.layers[0].kernel.dtype)
         layers[0] = Layer(kernel, copy, layers[0].vectors)
     return tuple(layers)
@@ -47,60 +51,75 @@ def output_layer(stack: Stack, low: Stack) -> Output:
     return Output(stack.out.kernel, low.out.kernel, stack.out.bias)
 
 
-def product(x: Float[Array, "sources rows in"], low: Any, dtype: Any = None) -> Float[Array, "groups rows out"]:
-    """`x·low` in every group, by default in the type of `low`."""
-    x = jnp.broadcast_to(x, (low.shape[0], *x.shape[1:])).astype(low.dtype)
-    return jnp.einsum("grk,gkn->grn", x, low, preferred_element_type=dtype or low.dtype)
+def product(x: Array, low: Any, dtype: Any = None) -> Array:
+    """`x·low` in every group, by default in the type of `low`: (groups, rows, out), of a fan (rows, groups, out)."""
+    form = "rk,kgn->rgn" if x.ndim == 2 else "grk,gkn->grn"
+    return jnp.einsum(form, x.astype(low.dtype), low, preferred_element_type=dtype or low.dtype)
 
 
 def _kernel_gradient(x: Array, du: Array) -> Array:
     """`xᵀ·du`, added up in float32 and passed to Adam in the type of the products."""
-    x = jnp.broadcast_to(x[:, : du.shape[1]], (du.shape[0], du.shape[1], x.shape[2]))
-    found = jnp.einsum("grk,grn->gkn", x, du.astype(x.dtype), preferred_element_type=x.dtype)
-    return found.astype(jnp.float32)
+    form = "rk,rgn->kgn" if x.ndim == 2 else "grk,grn->gkn"
+    return jnp.einsum(form, x, du.astype(x.dtype), preferred_element_type=x.dtype).astype(jnp.float32)
 
 
-def _input_gradient(du: Array, low: Any) -> Array:
-    return jnp.einsum("grn,gkn->grk", du.astype(low.dtype), low, preferred_element_type=low.dtype)
+def _input_gradient(du: Array, low: Any, fan: bool = False) -> Array:
+    """`du·lowᵀ`; rows that all groups of a fan share get the sum of their gradients."""
+    form = "rgn,kgn->rk" if fan else "grn,gkn->grk"
+    return jnp.einsum(form, du.astype(low.dtype), low, preferred_element_type=low.dtype)
 
 
-Saved = list[tuple[Array, Array]]
-"""Inputs and products of every layer."""
+class Saved(NamedTuple):
+    """What a layer's way back needs."""
+
+    x: Array
+    """The live inputs."""
+    u: Array
+    """The products."""
+
+    @property
+    def fan(self) -> bool:
+        return self.x.ndim == 2
 
 
-def _forward(x: Array, layers: tuple[Layer, ...], last: Any = None) -> tuple[Array, Saved]:
-    """The last layer's outputs, in the type `last` (by default the products'), and what the way back needs."""
-    saved = []
+def _forward(x: Array, live: Array, layers: tuple[Layer, ...], last: Any = None) -> tuple[Array, Array, list[Saved]]:
+    """Of inputs `x`, of which `live` are the first ones: the last layer's outputs, all of them and the live ones.
+
+    They have the type `last`, by default that of products.
+    """
+    rows, saved = live.shape[-2], []
     for i, layer in enumerate(layers):
         u = product(x, layer.low)
-        saved.append((x, u))
-        x = activate(u, layer.vectors, last if last and i + 1 == len(layers) else u.dtype)
-    return x, saved
+        saved.append(Saved(live, u))
+        dtype = last if last and i + 1 == len(layers) else u.dtype
+        x, live = activate(u, layer.vectors, dtype, live=rows, fan=live.ndim == 2)
+    return x, live, saved
 
 
-def _backward(dy: Any, layers: tuple[Layer, ...], saved: Saved, input_grad: bool) -> tuple[Any, tuple[Layer, ...]]:
+def _backward(
+    dy: Any, layers: tuple[Layer, ...], saved: list[Saved], input_grad: bool
+) -> tuple[Any, tuple[Layer, ...]]:
     found = []
     for i in reversed(range(len(layers))):
         x, u = saved[i]
-        du, vectors = activate_back(u, layers[i].vectors, dy)
+        fan = saved[i].fan
+        du, vectors = activate_back(u, layers[i].vectors, dy, fan=fan)
         found.append(Layer(_kernel_gradient(x, du), None, vectors))
-        dy = _input_gradient(du, layers[i].low) if i or input_grad else None
+        dy = _input_gradient(du, layers[i].low, fan) if i or input_grad else None
     return dy, tuple(reversed(found))
 
 
 def _joined(live: Array, frozen: Array | None) -> Array:
-    return live if frozen is None else jnp.concatenate([live, frozen], axis=1)
+    return live if frozen is None else jnp.concatenate([live, frozen], axis=-2)
 
 
-def _parted(y: Array, live: int) -> tuple[Array, Array | None]:
-    return (y, None) if y.shape[1] == live else (y[:, :live], y[:, live:])
+def _with_bias(u: Array, bias: Array) -> Array:
+    """The barrier keeps the bias out of the product, which would have it written out for every row first."""
+    return jax.lax.optimization_barrier(u) + bias[:, None]
 
 
-def _to_sources(dx: Array | None, sources: int) -> Array | None:
-    """A source shared by all groups gets the sum of their gradients."""
-    if dx is None or dx.shape[0] == sources:
-        return dx
-    return jnp.sum(dx.astype(jnp.float32), axis=0, keepdims=True).astype(dx.dtype)
+def _frozen_part(y: Array, live: int) -> Array | None:
+    return None if y.shape[1] == live else y[:, live:]
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(4,))
@@ -112,22 +131,45 @@ def mlp(live: Array, frozen: Array | None, layers: tuple[Layer, ...], out: Outpu
 def _mlp_forward(
     live: Array, frozen: Array | None, layers: tuple[Layer, ...], out: Output | None, input_grad: bool
 ) -> Any:
-    y, saved = _forward(_joined(live, frozen), layers, jnp.float32 if out is None else None)
-    outputs = y if out is None else product(y, out.low, jnp.float32) + out.bias[:, None]
-    return _parted(outputs, live.shape[1]), (layers, out, saved, y, live.shape[0])
+    y, y_live, saved = _forward(_joined(live, frozen), live, layers, jnp.float32 if out is None else None)
+    rows = y_live.shape[1]
+    if out is None:
+        return (y_live, _frozen_part(y, rows)), (layers, out, saved, y_live)
+    outputs = _with_bias(product(y, out.low, jnp.float32), out.bias)
+    return (outputs[:, :rows], _frozen_part(outputs, rows)), (layers, out, saved, y_live)
 
 
 def _mlp_backward(input_grad: bool, kept: Any, cotangents: Any) -> Any:
-    layers, out, saved, y, sources = kept
+    layers, out, saved, y = kept
     dy, d_out = cotangents[0], None
     if out is not None:
         d_out = Output(_kernel_gradient(y, dy), None, jnp.sum(dy, axis=1))
         dy = _input_gradient(dy, out.low)
     dx, d_layers = _backward(dy, layers, saved, input_grad)
-    return _to_sources(dx, sources), None, d_layers, d_out
+    return dx, None, d_layers, d_out
 
 
 mlp.defvjp(_mlp_forward, _mlp_backward)
+
+
+@jax.custom_vjp
+def head(features: Float[Array, "groups rows in"], affine: Affine) -> Float[Array, "groups rows out"]:
+    """An output layer in float32."""
+    return _with_bias(jnp.einsum("grk,gkn->grn", features, affine.kernel), affine.bias)
+
+
+def _head_forward(features: Array, affine: Affine) -> Any:
+    return head(features, affine), (features, affine.kernel)
+
+
+def _head_backward(kept: Any, dy: Array) -> Any:
+    """Written out because the derived form makes the kernel's gradient transposed, and copies follow."""
+    features, kernel = kept
+    gradient = Affine(jnp.einsum("grk,grn->gkn", features, dy), jnp.sum(dy, axis=1))
+    return jnp.einsum("grn,gkn->grk", dy, kernel), gradient
+
+
+head.defvjp(_head_forward, _head_backward)
 
 
 class Trunk(NamedTuple):
@@ -173,18 +215,18 @@ def _pairs(net: Trunk, uf: Array, ug: Array, rank: int) -> tuple[Array, Array, A
 
 
 def _trunk_forward(live: Array, frozen: Array | None, anchors: Array, net: Trunk, layout: Layout) -> Any:
-    part = live.shape[1]
-    f, f_saved = _forward(_joined(live, frozen), net.displacement[:-1])
-    g, g_saved = _forward(anchors, net.anchor[:-1])
+    part = live.shape[-2]
+    f, f_live, f_saved = _forward(_joined(live, frozen), live, net.displacement[:-1])
+    g, g_live, g_saved = _forward(anchors, anchors[:part], net.anchor[:-1])
     uf, ug = product(f, net.displacement[-1].low), product(g, net.anchor[-1].low)
-    h = pair(*_pairs(net, uf, ug, layout.rank), part=part, shared=layout.shared, dtype=uf.dtype)
-    y, b_saved = _forward(h, net.backbone, jnp.float32)
-    saved = ([*f_saved, (f, uf)], [*g_saved, (g, ug)], b_saved)
-    return _parted(y, part), (net, saved, live.shape[0])
+    h, h_live = pair(*_pairs(net, uf, ug, layout.rank), part=part, shared=layout.shared, dtype=uf.dtype)
+    y, y_live, b_saved = _forward(h, h_live, net.backbone, jnp.float32)
+    saved = ([*f_saved, Saved(f_live, uf)], [*g_saved, Saved(g_live, ug)], b_saved)
+    return (y_live, _frozen_part(y, part)), (net, saved)
 
 
 def _trunk_backward(layout: Layout, kept: Any, cotangents: Any) -> Any:
-    net, (f_saved, g_saved, b_saved), sources = kept
+    net, (f_saved, g_saved, b_saved) = kept
     dh, backbone = _backward(cotangents[0], net.backbone, b_saved, True)
     (f, uf), (g, ug) = f_saved[-1], g_saved[-1]
     df, dg, dfv, dgv = pair_back(*_pairs(net, uf, ug, layout.rank), dh)
@@ -198,7 +240,7 @@ def _trunk_backward(layout: Layout, kept: Any, cotangents: Any) -> Any:
         dx, rest = _backward(_input_gradient(du, layers[-1].low), layers[:-1], saved[:-1], wanted)
         sides.append((dx, (*rest, last)))
     (dx, displacement), (_, anchor) = sides
-    return _to_sources(dx, sources), None, None, Trunk(displacement, anchor, backbone)
+    return dx, None, None, Trunk(displacement, anchor, backbone)
 
 
 trunk.defvjp(_trunk_forward, _trunk_backward)

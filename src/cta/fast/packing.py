@@ -49,11 +49,17 @@ class Bilinear(NamedTuple):
     displacement: Stack
     anchor: Stack
     backbone: Stack
-    out: Affine | None
+    out: Affine
 
 
 def _affine(layers: Sequence[Any]) -> Affine:
-    return Affine(jnp.stack([x.kernel for x in layers]), jnp.stack([x.bias for x in layers]))
+    """Output layers of one width: narrower ones are padded with weights of zero, which without gradient stay so."""
+    width = max(x.bias.shape[0] for x in layers)
+
+    def stack(arrays: Sequence[Array]) -> Array:
+        return jnp.stack([jnp.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, width - a.shape[-1])]) for a in arrays])
+
+    return Affine(stack([x.kernel for x in layers]), stack([x.bias for x in layers]))
 
 
 def _pack_mlps(mlps: Sequence[Mlp], out: bool) -> Stack:
@@ -65,17 +71,17 @@ def _pack_mlps(mlps: Sequence[Mlp], out: bool) -> Stack:
     return Stack(tuple(hidden), _affine([m.layers[-1] for m in mlps]) if out else None)
 
 
-def _pack(networks: Sequence[Any], out: bool = True) -> Any:
+def _pack(networks: Sequence[Any]) -> Any:
     if isinstance(networks[0], Projection):
         return _pack([n.mlp for n in networks])
     if isinstance(networks[0], Mlp):
-        return _pack_mlps(networks, out)
+        return _pack_mlps(networks, True)
     displacement, anchor, backbone = (_pack_mlps([getattr(n, side) for n in networks], False) for side in SIDES)
-    return Bilinear(displacement, anchor, backbone, _affine([n.head for n in networks]) if out else None)
+    return Bilinear(displacement, anchor, backbone, _affine([n.head for n in networks]))
 
 
 def pack(networks: Networks) -> Networks:
-    """Ensembles stacked; the two policies' bodies stacked as `policies`, their heads, unequal, beside them.
+    """Ensembles stacked, and the two policies as `policies`.
 
     Works on whatever is shaped like networks: weights, moments, targets.
     """
@@ -84,42 +90,38 @@ def pack(networks: Networks) -> Networks:
         if name not in POLICIES:
             packed[name] = _pack(network.members if isinstance(network, Ensemble) else [network])
     if "low" in networks:
-        bodies = [networks[name] for name in POLICIES]
-        packed["policies"] = _pack(bodies, out=False)
-        for name, body in zip(POLICIES, bodies, strict=True):
-            packed[f"{name}_head"] = _affine([body.layers[-1] if isinstance(body, Mlp) else body.head])
+        packed["policies"] = _pack([networks[name] for name in POLICIES])
     return packed
 
 
 def _set_affine(like: Any, kernel: Array, bias: Array) -> Any:
-    return eqx.tree_at(lambda x: (x.kernel, x.bias), like, (kernel, bias))
+    width = like.bias.shape[0]
+    return eqx.tree_at(lambda x: (x.kernel, x.bias), like, (kernel[..., :width], bias[..., :width]))
 
 
-def _unpack_mlp(stack: Stack, out: Affine | None, like: Mlp, index: int) -> Mlp:
+def _unpack_mlp(stack: Stack, like: Mlp, index: int) -> Mlp:
     layers, norms = list(like.layers), list(like.norms)
     for i, (kernel, vectors) in enumerate(stack.layers):
         layers[i] = _set_affine(layers[i], kernel[index], vectors[index, 0])
         if norms:
             values = (vectors[index, 1], vectors[index, 2])
             norms[i] = eqx.tree_at(lambda x: (x.scale, x.offset), norms[i], values)
-    if out is not None:
-        layers[-1] = _set_affine(layers[-1], out.kernel[index], out.bias[index])
+    if stack.out is not None:
+        layers[-1] = _set_affine(layers[-1], stack.out.kernel[index], stack.out.bias[index])
     return eqx.tree_at(lambda m: (m.layers, m.norms), like, (tuple(layers), tuple(norms)))
 
 
-def _unpack(packed: Any, out: Affine, like: Any, index: int, out_index: int) -> Any:
-    head = Affine(out.kernel[out_index][None], out.bias[out_index][None])
+def _unpack(packed: Any, like: Any, index: int) -> Any:
     if isinstance(like, Projection):
-        return eqx.tree_at(lambda p: p.mlp, like, _unpack(packed, out, like.mlp, index, out_index))
+        return eqx.tree_at(lambda p: p.mlp, like, _unpack(packed, like.mlp, index))
     if isinstance(like, Mlp):
-        body = _unpack_mlp(packed, None, like, index)
-        last = _set_affine(body.layers[-1], head.kernel[0], head.bias[0])
-        return eqx.tree_at(lambda m: m.layers[-1], body, last)
+        return _unpack_mlp(packed, like, index)
     assert isinstance(like, BilinearTrunk)
     for side in SIDES:
-        found = _unpack_mlp(getattr(packed, side), None, getattr(like, side), index)
+        found = _unpack_mlp(getattr(packed, side), getattr(like, side), index)
         like = eqx.tree_at(lambda t, side=side: getattr(t, side), like, found)
-    return eqx.tree_at(lambda t: t.head, like, _set_affine(like.head, head.kernel[0], head.bias[0]))
+    head = _set_affine(like.head, packed.out.kernel[index], packed.out.bias[index])
+    return eqx.tree_at(lambda t: t.head, like, head)
 
 
 def unpack(packed: Networks, like: Networks) -> Networks:
@@ -127,13 +129,12 @@ def unpack(packed: Networks, like: Networks) -> Networks:
     found = {}
     for name, network in like.items():
         if name in POLICIES:
-            found[name] = _unpack(packed["policies"], packed[f"{name}_head"], network, POLICIES.index(name), 0)
+            found[name] = _unpack(packed["policies"], network, POLICIES.index(name))
         elif isinstance(network, Ensemble):
-            each = enumerate(network.members)
-            members = tuple(_unpack(packed[name], packed[name].out, member, i, i) for i, member in each)
+            members = tuple(_unpack(packed[name], member, i) for i, member in enumerate(network.members))
             found[name] = eqx.tree_at(lambda e: e.members, network, members)
         else:
-            found[name] = _unpack(packed[name], packed[name].out, network, 0, 0)
+            found[name] = _unpack(packed[name], network, 0)
     return found
 
 

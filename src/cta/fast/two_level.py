@@ -15,8 +15,8 @@ from cta.agents import Agent, Networks, Spec
 from cta.agents.base import Metrics
 from cta.agents.extraction import awr
 from cta.agents.two_level import TwoLevel
-from cta.fast.networks import Layout, Trunk, hidden_layers, mlp, output_layer, trunk
-from cta.fast.packing import LOW, Affine, Part, low_copy, spread_input
+from cta.fast.networks import Layout, Trunk, head, hidden_layers, mlp, output_layer, trunk
+from cta.fast.packing import LOW, Part, low_copy, spread_input
 from cta.losses import expectile_loss, ivl_loss, ivl_terms
 from cta.nn import scale_to_length
 
@@ -77,30 +77,28 @@ class Body(NamedTuple):
     def features(
         self, live: Array, frozen: Array | None, anchors: Array, *, shared: int, input_grad: bool
     ) -> tuple[Array, Any]:
-        """Live and frozen features of ζ (sources, rows, e) and spread anchors, which come in parts as `Layout` says."""
+        """Live and frozen features of ζ and spread anchors, which come in parts as `Layout` says.
+
+        ζ is (rows, e), or (groups, rows, e) where every group has its own.
+        """
         code, state = Part(live.shape[-1], exact=False), Part(self.spec.observation_dim)
         live = spread_input(live, code, self.dtype)
         frozen = None if frozen is None else spread_input(frozen, code, self.dtype)
         if self.agent.config.networks == "bilinear":
             net = Trunk(
-                hidden_layers(self.net.displacement, self.low.displacement, (code,)),
-                hidden_layers(self.net.anchor, self.low.anchor, (state,)),
+                hidden_layers(self.net.displacement, self.low.displacement, (code,), fan=live.ndim == 2),
+                hidden_layers(self.net.anchor, self.low.anchor, (state,), fan=True),
                 hidden_layers(self.net.backbone, self.low.backbone),
             )
             layout = Layout(self.agent.config.trunk.rank, shared, input_grad)
-            return trunk(live, frozen, anchors[None], net, layout)
-        layers = hidden_layers(self.net, self.low, (code, state))
-        size = live.shape[1]
-        first = jnp.broadcast_to(anchors[:size], (live.shape[0], size, anchors.shape[-1]))
-        live = jnp.concatenate([live, first], axis=-1)
+            return trunk(live, frozen, anchors, net, layout)
+        layers = hidden_layers(self.net, self.low, (code, state), fan=live.ndim == 2)
+        first = anchors[: live.shape[-2]]
+        live = jnp.concatenate([live, jnp.broadcast_to(first, (*live.shape[:-1], first.shape[-1]))], axis=-1)
         if frozen is not None:
-            others = jnp.concatenate([first[0]] * (shared - 1) + [anchors[size:]])
-            frozen = jnp.concatenate([frozen, others[None]], axis=-1)
+            others = jnp.concatenate([first] * (shared - 1) + [anchors[first.shape[0] :]])
+            frozen = jnp.concatenate([frozen, others], axis=-1)
         return mlp(live, frozen, layers, None, input_grad)
-
-
-def _apply_head(head: Affine, features: Float[Array, "groups rows in"]) -> Float[Array, "groups rows out"]:
-    return jnp.einsum("grk,gkn->grn", features, head.kernel) + head.bias[:, None]
 
 
 def loss(
@@ -115,8 +113,8 @@ def loss(
 
     # φ at s learns, at s' is frozen; ψ learns at the value goal alone.
     def encode(name: str, live: Array, frozen: Array) -> tuple[Array, Array]:
-        layers = hidden_layers(networks[name], low[name], (state,))
-        return mlp(live[None], frozen[None], layers, output_layer(networks[name], low[name]), False)
+        layers = hidden_layers(networks[name], low[name], (state,), fan=True)
+        return mlp(live, frozen, layers, output_layer(networks[name], low[name]), False)
 
     phi, phi_next = encode("phi", state_x, next_x)
     psi_goal, psi_rest = encode("psi", goal_x, rows[size:])
@@ -125,12 +123,13 @@ def loss(
     next_value = jnp.sum(phi_next * stop_gradient(psi_goal), axis=-1) / scale
 
     action = Part(spec.action_dim)
-    critic_x = jnp.concatenate([state_x, goal_x, spread_input(batch["actions"], action, dtype)], axis=-1)[None]
+    critic_x = jnp.concatenate([state_x, goal_x, spread_input(batch["actions"], action, dtype)], axis=-1)
 
     def critic(source: Weights) -> Array:
         net, copy = source.networks["critic"], source.low["critic"]
-        features: Any = mlp(critic_x, None, hidden_layers(net, copy, (state, state, action)), None, False)
-        return _apply_head(net.out, features[0])[..., 0]
+        layers = hidden_layers(net, copy, (state, state, action), fan=True)
+        features: Any = mlp(critic_x, None, layers, None, False)
+        return head(features[0], net.out)[..., 0]
 
     q_target = jnp.min(stop_gradient(critic(targets)), axis=0)
     q = critic(weights)
@@ -153,7 +152,7 @@ def loss(
         spread_input(ends - starts if analogy else ends, dim, dtype).reshape(1, -1, dim.padded),
         hidden_layers(eta, eta_low, (dim,)), output_layer(eta, eta_low), False,
     )  # fmt: skip
-    code, rest = (scale_to_length(u) if c.eta.normalise else u for u in codes)
+    code, rest = (scale_to_length(u[0]) if c.eta.normalise else u[0] for u in codes)
     rest = stop_gradient(rest).reshape(6, size, -1)
 
     def body(source: Weights, name: str) -> Body:
@@ -161,24 +160,22 @@ def loss(
 
     # V at (ζ,s) learns; then (s,w), (s,g_H), (s',w), (w_H,g_H), frozen.
     anchors = rows[size : 4 * size]
-    met = rest[1:5].reshape(1, 4 * size, -1)
+    met = rest[1:5].reshape(4 * size, -1)
     learning, frozen = body(weights, "value").features(code, met, anchors, shared=3, input_grad=True)
-    head = networks["value"].out
-    v = _apply_head(head, learning)[..., 0]
-    low_here, high_here, low_ahead, high_ahead = (
-        stop_gradient(_apply_head(head, frozen)[..., 0]).mean(axis=0).reshape(4, size)
-    )
+    out = networks["value"].out
+    v = head(learning, out)[..., 0]
+    low_here, high_here, low_ahead, high_ahead = stop_gradient(head(frozen, out)[..., 0]).mean(axis=0).reshape(4, size)
     held = stop_gradient(code)
     target_body = body(targets, "value")
-    here, ahead = target_body.features(held, rest[:1], anchors[: 2 * size], shared=1, input_grad=False)
-    target_head = targets.networks["value"].out
-    v_here, v_next = (stop_gradient(_apply_head(target_head, x)[..., 0]) for x in (here, ahead))
+    here, ahead = target_body.features(held, rest[0], anchors[: 2 * size], shared=1, input_grad=False)
+    target_out = targets.networks["value"].out
+    v_here, v_next = (stop_gradient(head(x, target_out)[..., 0]) for x in (here, ahead))
     terms = ivl_terms(v_next, v_here, batch["rewards"], batch["masks"], c.discount)
     value_loss = ivl_loss(v, terms, c.expectile)
 
     bodies, _ = body(weights, "policies").features(rest[1:3], None, anchors[:size], shared=1, input_grad=False)
-    action_mean = _apply_head(networks["low_head"], bodies[:1])[0]
-    subgoal_mean = _apply_head(networks["high_head"], bodies[1:])[0]
+    means = head(bodies, networks["policies"].out)
+    action_mean, subgoal_mean = means[0, :, : spec.action_dim], means[1, :, : code.shape[-1]]
     options = {"std": c.actor_std, "clip": c.awr_clip}
     low_term = awr("low_actor", low_ahead - low_here, action_mean, batch["actions"], alpha=c.low_alpha, **options)
     high_term = awr("high_actor", high_ahead - high_here, subgoal_mean, rest[5], alpha=c.high_alpha, **options)

@@ -34,7 +34,8 @@ class Packed(NamedTuple):
     targets: Weights
     moments: tuple[Networks, Networks]
     step: Int[Array, ""]
-    sums: Metrics
+    sums: Float[Array, "metrics"]
+    """In one array, in the order of the names: a single addition a step."""
     bad: Int[Array, "losses"]
 
 
@@ -87,7 +88,7 @@ class FastLearner(Learner):
             for name, target in packed.targets.networks.items()
         }
         weights, kept = (Weights.of(found, self.dtype) for found in (networks, targets))
-        sums = jax.tree.map(jnp.add, packed.sums, metrics)
+        sums = packed.sums + jnp.stack([metrics[name] for name in sorted(metrics)])
         return Packed(weights, kept, moments, step, sums, first_bad(packed.bad, step, metrics))
 
     def _adam_step(self, packed: Packed, grads: Networks, step: Array) -> tuple[Networks, tuple[Networks, Networks]]:
@@ -107,7 +108,8 @@ def _packed(state: TrainState, dtype: Any) -> Packed:
     adam = {name: slot[0] for name, slot in state.optimizer.items()}
     moments = (pack({n: a.mu for n, a in adam.items()}), pack({n: a.nu for n, a in adam.items()}))
     weights, targets = (Weights.of(pack(part), dtype) for part in (state.networks, state.targets))
-    return Packed(weights, targets, moments, state.step, state.sums, state.bad)
+    sums = jnp.stack([state.sums[name] for name in sorted(state.sums)])
+    return Packed(weights, targets, moments, state.step, sums, state.bad)
 
 
 def _unpacked(packed: Packed, like: TrainState) -> TrainState:
@@ -118,4 +120,5 @@ def _unpacked(packed: Packed, like: TrainState) -> TrainState:
     }
     networks = unpack(packed.weights.networks, like.networks)
     targets = unpack(packed.targets.networks, like.targets)
-    return TrainState(networks, targets, optimizer, packed.step, packed.sums, packed.bad)
+    sums = {name: packed.sums[i] for i, name in enumerate(sorted(like.sums))}
+    return TrainState(networks, targets, optimizer, packed.step, sums, packed.bad)
