@@ -96,7 +96,8 @@ class FastLearner(Learner):
         (b1, b2), lr = DECAYS, self.agent.config.lr
         mu = jax.tree.map(lambda g, m: (1 - b1) * g + b1 * m, grads, packed.moments[0])
         nu = jax.tree.map(lambda g, v: (1 - b2) * g**2 + b2 * v, grads, packed.moments[1])
-        first, second = 1 - b1**step, 1 - b2**step
+        # In an array, even of one seed: updates of arrays of one size that read the same array become one kernel.
+        first, second = jax.lax.optimization_barrier(1 - jnp.array(DECAYS) ** step)
 
         def moved(p: Array, m: Array, v: Array) -> Array:
             return p - lr * (m / first) / (jnp.sqrt(v / second) + EPSILON)
