@@ -9,7 +9,7 @@ import pytest
 
 from cta.agents import Spec, find
 from cta.errors import CtaError
-from cta.fast import two_level
+from cta.fast import kernels, two_level
 from cta.fast.packing import Part, pack, spread_input, spread_kernel, unpack
 from cta.goals import RowTable
 from cta.training.fast import FastLearner, make_learner
@@ -98,6 +98,46 @@ def test_spread_inputs_keep_sixteen_bits():
     np.testing.assert_allclose(found, jnp.einsum("rk,gkn->grn", x, kernel, precision="highest"), atol=2e-3)
     rounded = x.astype(jnp.bfloat16).astype(jnp.float32)
     assert np.abs(wide[:, :83] + wide[:, 96:179] - x).max() < 0.01 * np.abs(rounded - x).max()
+
+
+@pytest.mark.parametrize("fan", [False, True])
+def test_kernels_of_several_seeds_write_the_live_rows_of_each(fan):
+    """Two seeds as one program, as on a GPU: a program's number must stay that of its rows."""
+    seeds, groups, count, live, width = 2, 3, 96, 32, 16
+    u = jax.random.normal(jax.random.key(0), (seeds, groups, count, width))
+    vectors = jax.random.normal(jax.random.key(1), (seeds, groups, 3, width))
+
+    def one(u, vectors):
+        u = u.swapaxes(0, 1) if fan else u
+        y, first = kernels.activate(u, vectors, jnp.float32, live=live, fan=fan)
+        du, sums = kernels.activate_back(u, vectors, first, fan=fan)
+        return y, first, du.swapaxes(0, 1) if fan else du, sums
+
+    def layer(u, vectors):
+        bias, scale, offset = (vectors[:, i, None] for i in range(3))
+        a = jax.nn.gelu(u + bias, approximate=True)
+        mean, variance = a.mean(-1, keepdims=True), a.var(-1, keepdims=True)
+        return (a - mean) / jnp.sqrt(variance + kernels.EPSILON) * scale + offset
+
+    y, first, du, sums = jax.vmap(one)(u, vectors)
+    expected = jax.vmap(layer)(u, vectors)
+    np.testing.assert_allclose(y, expected, atol=2e-5)
+    np.testing.assert_array_equal(first, y[:, :, :live])
+    back = jax.vmap(lambda u, v, dy: jax.vjp(layer, u, v)[1](dy))(u[:, :, :live], vectors, first)
+    np.testing.assert_allclose(du, back[0], atol=2e-4)
+    np.testing.assert_allclose(sums, back[1], atol=2e-3)
+
+
+def test_pairs_of_several_seeds_meet_their_anchors():
+    seeds, groups, part, p, b = 2, 2, 32, 8, 4
+    f = jax.random.normal(jax.random.key(0), (seeds, groups, 3 * part, p, b))
+    g = jax.random.normal(jax.random.key(1), (seeds, groups, 2 * part, p, b))
+    plain = jnp.zeros((seeds, groups, 1, p, b))
+    h, first = jax.vmap(lambda f, g, v: kernels.pair(f, v, g, v, part=part, shared=2, dtype=jnp.float32))(f, g, plain)
+    anchors = jnp.concatenate([g[:, :, :part], g], axis=2)
+    expected = jnp.sum(jax.nn.gelu(f, approximate=True) * jax.nn.gelu(anchors, approximate=True), axis=-1)
+    np.testing.assert_allclose(h, expected, atol=1e-5)
+    np.testing.assert_array_equal(first, h[:, :, :part])
 
 
 def rows(count=400, episode=50):
