@@ -47,6 +47,11 @@ class SeedGroup:
         self._keys: list[Keys] = [jax.tree.map(lambda *k: jnp.stack(k), *keys)] if self._stacked else keys
         self._states: list[TrainState] = [self._init(k) for k in self._keys]
 
+    @property
+    def grain(self) -> int:
+        """Steps are best taken in multiples of this."""
+        return self._training.grain
+
     def run(self, count: int) -> None:
         """Advance every seed by `count` steps and wait for them."""
 

@@ -31,6 +31,9 @@ CHUNK = 250
 class Program(Protocol):
     """A source bound to a learner."""
 
+    grain: int
+    """Steps are best taken in multiples of this."""
+
     def run(self, lane: int, state: TrainState, keys: Keys, step: int, count: int) -> TrainState:
         """Advance a state that stands at `step` by `count` steps and wait for it. One lane for each state."""
         ...
@@ -106,15 +109,15 @@ class _Resident:
             run_chunk = jax.vmap(run_chunk, in_axes=(0, 0, None))
             validate = jax.vmap(validate, in_axes=(0, 0, None))
         self._data = data
-        self._chunk = CHUNK if stacked and learner.block >= CHUNK else None
+        self.grain = CHUNK if stacked and learner.block >= CHUNK else 1
         self._run = jax.jit(run, donate_argnums=0)
         self._run_chunk = jax.jit(run_chunk, donate_argnums=0)
         self._validate = jax.jit(validate)
 
     def run(self, lane: int, state: TrainState, keys: Keys, step: int, count: int) -> TrainState:
-        while self._chunk and count >= self._chunk:
+        while self.grain > 1 and count >= self.grain:
             state = self._run_chunk(state, keys, self._data)
-            count -= self._chunk
+            count -= self.grain
         if count:
             state = self._run(state, keys, self._data, count)
         return jax.block_until_ready(state)
@@ -125,6 +128,8 @@ class _Resident:
 
 class _Streamed:
     """Slices of steps, fetched in the background and trained on one after the other."""
+
+    grain = 1
 
     def __init__(self, learner: Learner, source: StreamedSource, seeds: int, stacked: bool):
         self._source = source
