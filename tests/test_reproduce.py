@@ -133,8 +133,8 @@ def test_weights_score_like_the_run_they_come_from(story, tmp_path, capsys):
     driver, _ = story
     here = Results(tmp_path / "results")
     pack = ["results", "pack", str(driver.run_dir), "--step", "3000", "--results", str(here.folder)]
-    assert run([*pack, "--out", str(tmp_path / "exact"), "--episodes", "2"]) == 0
-    files = sorted(str(path) for path in (tmp_path / "exact").iterdir())
+    assert run([*pack, "--episodes", "2"]) == 0
+    files = sorted(str(path) for path in (here.folder / "weights").iterdir())
     assert [Path(file).name for file in files] == [f"{CELL}.seed{seed}.3k.safetensors" for seed in (0, 1)]
     # Known as trained before anybody scores it: no other machine trains it again.
     assert here.record("desk-play-v0", "gcbc")["training"][0]["seeds"] == [0, 1]
@@ -152,9 +152,8 @@ def test_rounded_weights_are_smaller_close_and_named(story, tmp_path):
     sizes = {}
     for precision in ("float32", "float16", "bfloat16"):
         words = ["results", "pack", str(driver.run_dir), "--step", "3000", "--weights", precision]
-        words += ["--out", str(tmp_path / precision), "--results", str(tmp_path / "r")]
-        assert run(words) == 0
-        file = tmp_path / precision / f"{CELL}.seed1.3k.safetensors"
+        assert run([*words, "--results", str(tmp_path / precision)]) == 0
+        file = tmp_path / precision / "weights" / f"{CELL}.seed1.3k.safetensors"
         sizes[precision] = file.stat().st_size
         weights = open_weights(file)
         trained = Run(driver.run_dir)

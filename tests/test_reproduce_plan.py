@@ -127,15 +127,17 @@ def test_unknown_speed_is_tried():
 def test_a_guess_is_tried_not_believed():
     options = {"now": 0.0, "accelerator_free": 0.0, "ready": {"a-play-v0": 0.0}, "generate_seconds": lambda cell: 0.0}
 
-    def choices(certain):
+    def choices(certain, deadline=200.0):
         def slow(cell, seeds, steps):
             return 100.0 * seeds
 
-        found = schedule([whole(A)], **options, deadline=150.0, train_seconds=slow, certain=lambda cell: certain)
+        found = schedule([whole(A)], **options, deadline=deadline, train_seconds=slow, certain=lambda cell: certain)
         return [choice.seeds for choice in found.choices]
 
-    assert choices(certain=True) == [(0,)]
+    assert choices(certain=True) == [(0, 1)]
     assert choices(certain=False) == [(0, 1, 2, 3)]
+    # Not even at twice the speed: the last minutes of a slot are not spent on it.
+    assert choices(certain=False, deadline=40.0) == []
 
 
 def test_estimates_prefer_what_was_measured_here():

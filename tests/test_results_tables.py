@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cta.cli import run
-from cta.cli.table import block
-from cta.results.formats import MARK, filled
+from cta.cli.table import filler
+from cta.results.formats import MARK, NOTHING, filled
 from cta.results.paper import TABLES, paper_scores
 from cta.results.statistics import summarise
 from cta.results.store import Results
@@ -138,10 +138,38 @@ def test_a_mark_without_end_gets_a_line(tmp_path, capsys):
 
 @pytest.mark.parametrize("document", ["README.md", "docs/reproduction.md"])
 def test_our_documents_say_what_our_results_say(document):
-    text = (ROOT / document).read_text() if (ROOT / document).exists() else ""
-    fresh, count = filled(text, lambda words: block(words, ROOT / "results"))
-    assert fresh == text
-    assert count == len(MARK.findall(text))
+    path = ROOT / document
+    fresh, count = filled(path.read_text(), filler(path, ROOT / "results", draw=False))
+    assert fresh == path.read_text()
+    assert count == len(MARK.findall(fresh))
+
+
+def test_a_picture_in_a_document_follows_the_results(folder, tmp_path, capsys):
+    document = tmp_path / "README.md"
+    document.write_text("<!-- curves: curves.png -->\n<!-- /curves -->\n")
+    assert run(["table", "--check", str(document), "--results", str(folder)]) == 1
+    assert run(["table", "--update", str(document), "--results", str(folder)]) == 0
+    assert "![learning curves](curves.png)\n" in document.read_text()
+    assert run(["table", "--check", str(document), "--results", str(folder)]) == 0
+    # One episode more is another picture, though the text would be the same.
+    other = tmp_path / "other"
+    Results(other).add(record(), [row._replace(successes=39 + row.seed) for row in rows()])
+    assert run(["table", "--check", str(document), "--results", str(other)]) == 1
+    assert run(["table", "--update", str(document), "--results", str(other)]) == 0
+    assert run(["table", "--check", str(document), "--results", str(other)]) == 0
+
+
+def test_without_results_documents_say_so(tmp_path, capsys):
+    document = tmp_path / "README.md"
+    document.write_text("<!-- table: main --ours -->\n<!-- /table -->\n<!-- curves: c.png -->\n<!-- /curves -->\n")
+    assert run(["table", "--update", str(document), "--results", str(tmp_path / "none")]) == 0
+    assert document.read_text().count(NOTHING) == 2 and not (tmp_path / "c.png").exists()
+    assert run(["table", "--check", str(document), "--results", str(tmp_path / "none")]) == 0
+    for words in (["main", "--ours"], ["ooc", "--ours"], ["main", "--ours", "--format", "latex"]):
+        assert run(["table", *words, "--results", str(tmp_path / "none")]) == 0
+    assert run(["results", "list", str(tmp_path / "none")]) == 0
+    assert run(["table", "--curves", str(tmp_path / "c.png"), "--results", str(tmp_path / "none")]) == 1
+    assert "no results to draw" in capsys.readouterr().err
 
 
 def test_curves_are_drawn(folder, tmp_path):

@@ -15,8 +15,9 @@ from cta.errors import CtaError
 DESCRIPTION = """\
 Score policies by the paper's protocol into a results folder: files of weights that `cta reproduce` kept, or runs.
 
-Every seed at every step becomes five rows of RESULTS/DATASET.AGENT.csv, with its record beside them. What is scored
-already is skipped, so an interrupted command is simply given again.
+Every seed at every step becomes five rows of RESULTS/DATASET.AGENT.csv, with its record beside them. Policies trained
+on data with pairs cut out (`cta ooc cut`) are asked for these pairs instead, into RESULTS/ooc. What is scored already
+is skipped, so an interrupted command is simply given again.
 
   cta evaluate weights/*.safetensors                     weights, on any machine with the simulator
   cta evaluate RUN --step 800000 --results results       a checkpoint of a run
@@ -34,8 +35,10 @@ class Settings:
     """Results folder."""
     step: str = ""
     """Steps separated by commas (default: all of a file, the newest of a run)."""
+    seeds: str = ""
+    """Seeds separated by commas (default: all)."""
     episodes: Annotated[int, arg(aliases=["--eval-episodes"])] = 50
-    """Episodes per task."""
+    """Episodes per task or pair."""
     workers: int | None = None
     """Processes that step the simulator (default: the number of cores)."""
     eval_seed: int = 0
@@ -58,15 +61,16 @@ def main(argv: list[str]) -> int:
     from rich.progress import Progress
 
     from cta.compilation import enable_cache
-    from cta.results.scoring import candidates, score_into
+    from cta.results.candidates import candidates
+    from cta.results.scoring import score_into
     from cta.results.store import Results
 
     enable_cache()
     results = Results(settings.results)
-    steps = parse_steps(settings.step)
-    found = [item for source in settings.sources for item in candidates(source, steps)]
+    steps, seeds = numbers(settings.step, "--step"), numbers(settings.seeds, "--seeds")
+    found = [item for source in settings.sources for item in candidates(source, steps, seeds)]
     if not found:
-        raise CtaError(f"none of these holds step {settings.step}")
+        raise CtaError("none of these holds such a step and seed")
     console = Console(highlight=False, soft_wrap=True)
     with Progress(console=Console(stderr=True)) as bar:
         task = bar.add_task("starting", total=None)
@@ -86,9 +90,9 @@ def main(argv: list[str]) -> int:
     return DONE
 
 
-def parse_steps(text: str) -> list[int]:
+def numbers(text: str, flag: str) -> list[int]:
     """Numbers separated by commas."""
     try:
-        return sorted(int(step) for step in text.replace("_", "").split(",") if step)
+        return sorted(int(number) for number in text.replace("_", "").split(",") if number)
     except ValueError as error:
-        raise CtaError(f"--step {text}: give numbers separated by commas") from error
+        raise CtaError(f"{flag} {text}: give numbers separated by commas") from error

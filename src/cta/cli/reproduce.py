@@ -27,8 +27,8 @@ expected to end in time, with fewer seeds of a cell if all do not fit and never 
 
   cta reproduce plans/paper-core.toml                              all of it
   cta reproduce plans/paper-core.toml --dry-run --budget 28m       what would be done when, and on which estimates
-  cta reproduce plans/paper-core.toml --budget 28m                 in a slot; what is trained but unscored at its end is
-                                                                   kept as weights for `cta evaluate`
+  cta reproduce plans/paper-core.toml --budget 28m                 in a slot; every checkpoint of a result is kept as
+                                                                   weights for `cta evaluate` until it is scored
   cta reproduce plans/paper-core.toml --evaluate later --weights float16
 
 exit codes: 0 done or budget spent, 1 error, 2 wrong usage, 3 interrupted and resumable
@@ -107,7 +107,7 @@ def _summary(console: Console, driver) -> None:
     """What is there now, and what was left."""
     space = driver.space
     for cell in space.plan.cells:
-        known = space.results.cell(cell.dataset, cell.agent)
+        known = space.store(cell).cell(cell.dataset, cell.agent)
         if known.rows:
             console.print(f"{cell.name}: {'complete' if known.complete else known.missing()}", markup=False)
     left = [part for cell in space.plan.cells for part in space.left(cell)]
@@ -118,10 +118,10 @@ def _summary(console: Console, driver) -> None:
             console.print(f"  {part}", markup=False)
     else:
         console.print("the plan is done")
-    files = sorted(space.weights.glob("*.safetensors"))
-    if files and left:
+    files = space.all_weights()
+    if files:
         size = sum(file.stat().st_size for file in files) / 2**20
-        console.print(f"weights to score elsewhere: {len(files)} files, {size:.0f} MiB in {space.weights}")
+        console.print(f"weights to score elsewhere: {len(files)} files, {size:.0f} MiB in {space.results.folder}")
 
 
 def seconds(text: str, flag: str) -> float:

@@ -43,7 +43,7 @@ def add_command(folders: Folders, *, to: Folder = Path("results"), replace: bool
         if not cells:
             raise CtaError(f"{folder}: no results in it")
         for cell in cells:
-            console.print(f"{cell.agent} on {cell.dataset}: {'complete' if cell.complete else cell.missing()}")
+            console.print(f"{cell.name}: {'complete' if cell.complete else cell.missing()}")
     for notice in target.notices():
         console.print(f"notice: {notice}")
     return DONE
@@ -62,12 +62,13 @@ def list_command(folder: Annotated[Path, Positional, arg(metavar="DIR")] = Path(
     table = Table(box=box.SIMPLE_HEAD)
     for column in ("dataset", "agent", "seeds", "steps", "success, %", "state"):
         table.add_column(column, overflow="fold")
-    for cell in Results(folder).cells():
+    results = Results(folder)
+    for cell in [*results.cells(), *results.held_out().cells()]:
         seeds, _, rates = task_matrix(cell.counted())
         scores = [100 * sum(rate) / len(rate) for rate in rates]
         steps = sorted({row.step for row in cell.rows})
         table.add_row(
-            cell.dataset,
+            cell.dataset + (", held-out pairs" if cell.held_out else ""),
             cell.agent,
             short_list(seeds) or "–",
             ", ".join(short_steps(step) for step in steps) or "–",
@@ -83,15 +84,13 @@ def pack_command(
     *,
     step: str,
     weights: str = "float32",
-    out: Folder = Path("results/weights"),
     results: Folder = Path("results"),
     episodes: int = 50,
-    file_limit: int = 16,
 ) -> int:
     """Keep what acting needs of a run's checkpoints, in files that `cta evaluate` scores on any machine.
 
-    float32 is what was trained. float16 and bfloat16 halve the files and round every weight; scores of such a file say
-    so in their record.
+    One file a seed and step, in RESULTS/weights. float32 is what was trained. float16 and bfloat16 halve the files and
+    round every weight; scores of such a file say so in their record.
 
     For example:
 
@@ -101,24 +100,22 @@ def pack_command(
         run: the run directory.
         step: steps separated by commas.
         weights: float32, float16 or bfloat16.
-        out: folder for the files.
         results: results folder; seeds scored there with enough episodes are left out.
         episodes: how many are enough.
-        file_limit: largest file in MiB; a seed's steps share files up to this size.
     """
     import os
 
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    from cta.cli.evaluate_results import parse_steps
+    from cta.cli.evaluate_results import numbers
     from cta.experiment import Run
     from cta.results.packing import pack_run
     from cta.results.weights import DTYPES
 
     if weights not in DTYPES:
         raise CtaError(f"--weights {weights}: choose {', '.join(DTYPES)}")
-    options: dict[str, Any] = {"folder": out, "results": Results(results), "episodes": episodes, "precision": weights}
-    packed = pack_run(Run(run), parse_steps(step), **options, limit=file_limit * 2**20)
-    print(f"{packed} in {out}")
+    options: dict[str, Any] = {"results": Results(results), "episodes": episodes, "precision": weights}
+    packed = pack_run(Run(run), numbers(step, "--step"), **options)
+    print(f"{packed} in {results}")
     return DONE
 
 

@@ -1,6 +1,7 @@
 """cta table"""
 
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -22,6 +23,7 @@ episodes and data. A cell that is not four seeds × all steps × 50 episodes is 
   cta table main --agents cta,hiql-analogy --format latex > table.tex
   cta table ooc --format csv
   cta table --update README.md                         fill the blocks `<!-- table: main --ours -->` … `<!-- /table -->`
+                                                       and draw `<!-- curves: FILE.png -->` … `<!-- /curves -->`
   cta table --check README.md                          exit with 1 if they are not what the results say
   cta table --curves docs/figures/curves.png           learning curves of everything in the results folder
 """
@@ -56,7 +58,7 @@ class Settings:
 
 def main(argv: list[str]) -> int:
     settings = tyro.cli(Settings, args=argv, prog="cta table", description=DESCRIPTION)
-    from cta.results.formats import FORMATS, filled, show, update
+    from cta.results.formats import FORMATS, refill, show
     from cta.results.store import Results
 
     console = Console(highlight=False, soft_wrap=True)
@@ -65,16 +67,12 @@ def main(argv: list[str]) -> int:
 
         draw_curves(_cells(settings), settings.curves)
         console.print(f"written: {settings.curves}")
-    elif settings.update:
-        changed = update(settings.update, lambda words: block(words, settings.results))
-        console.print(f"{settings.update}: {'updated' if changed else 'was up to date'}")
-    elif settings.check:
-        text = settings.check.read_text()
-        fresh, count = filled(text, lambda words: block(words, settings.results))
-        console.print(
-            f"{settings.check}: {count} blocks, {'up to date' if fresh == text else 'not what the results say'}"
-        )
-        return DONE if fresh == text else ERROR
+    elif document := settings.update or settings.check:
+        write = settings.update is not None
+        same, count = refill(document, filler(document, settings.results, draw=write), write=write)
+        state = "up to date" if same else "updated" if write else "not what the results say"
+        console.print(f"{document}: {count} blocks, {state}")
+        return DONE if same or write else ERROR
     elif settings.name is None:
         raise CtaError("which table? main, ooc, gcb, maze, pixel, noisy or hierarchy")
     else:
@@ -86,14 +84,31 @@ def main(argv: list[str]) -> int:
     return DONE
 
 
-def block(words: list[str], results: Path):
-    """The table a mark in a document asks for; the words are those of this command."""
+def filler(document: Path, results: Path, *, draw: bool) -> Callable[[str, list[str]], str]:
+    """What makes the blocks of a document; pictures are drawn anew with `draw`, and only looked at without."""
+    from cta.results.curves import digest, draw_curves, drawn_from
+    from cta.results.formats import NOTHING, markdown
     from cta.results.store import Results
 
-    settings = tyro.cli(Settings, args=words, prog=f"cta table {shlex.join(words)}")
-    if settings.name is None:
-        raise CtaError(f"`<!-- table: {' '.join(words)} -->` names no table")
-    return _build(settings, Results(results))
+    def table(words: list[str]) -> str:
+        settings = tyro.cli(Settings, args=words, prog=f"cta table {shlex.join(words)}")
+        if settings.name is None:
+            raise CtaError(f"`<!-- table: {' '.join(words)} -->` names no table")
+        return markdown(_build(settings, Results(results)))
+
+    def curves(words: list[str]) -> str:
+        if len(words) != 1 or not words[0].endswith(".png"):
+            raise CtaError(f"`<!-- curves: {' '.join(words)} -->` names no PNG file")
+        cells = [cell for cell in Results(results).cells() if cell.rows]
+        if not cells:
+            return NOTHING
+        target = document.parent / words[0]
+        if draw and drawn_from(target) != digest(cells):
+            draw_curves(cells, target)
+        good = drawn_from(target) == digest(cells)
+        return f"![learning curves]({words[0]})\n" if good else f"{words[0]} is not what the results say.\n"
+
+    return lambda kind, words: table(words) if kind == "table" else curves(words)
 
 
 def _build(settings: Settings, results):

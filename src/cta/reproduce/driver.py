@@ -5,24 +5,27 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cta.reproduce.board import Board, clock
-from cta.reproduce.jobs import Job, generate_words, pack_words, score_words, train_words
+from cta.reproduce.forecast import Forecast
+from cta.reproduce.jobs import GENERATE, PACK, SCORE, TRAIN, Job, data_words, pack_words, score_words, train_words
 from cta.reproduce.plan import PlannedCell
 from cta.reproduce.rates import Rates
-from cta.reproduce.schedule import Option, Schedule, schedule
-from cta.reproduce.watch import data_notices, generated_share, progress, training_progress
-from cta.reproduce.work import Pending, Unit, Workspace
+from cta.reproduce.units import Pending, Unit
+from cta.reproduce.watch import data_notices, progress, training_progress
+from cta.reproduce.work import Workspace
 
-DONE, SEED_STOPPED = 0, 4
-"""Exit codes of a training process that came to its end."""
+SEED_STOPPED = 4
+"""Exit code of a training process that came to its end without all of its seeds."""
 POLL_S = 0.5
 SCORERS = 2
 """Two scoring processes fill the cores better than one, whose last long episodes leave most of them idle."""
 EARLY = 0.25
 """Up to this share of its steps, a run that turns out too slow for the budget is begun again with fewer seeds."""
+MARGIN = 1.03
+"""Training slows down a little when scoring begins beside it."""
 
 
 @dataclass(frozen=True)
@@ -39,214 +42,156 @@ class Options:
     precision: str
     partial: bool
 
+    @property
+    def share(self) -> int:
+        """Worker processes of one of the two jobs that run beside training: one core is left to it."""
+        return max(1, (self.cores - 1) // SCORERS)
+
+    @property
+    def packs(self) -> bool:
+        """Whether to keep weights: a machine of which only a budget was lent keeps nothing else."""
+        return self.later or self.budget is not None
+
 
 class Driver:
     """Decides every half second, from files, what to start; stops everything when the time is up or a signal comes."""
 
     def __init__(self, space: Workspace, rates: Rates, options: Options, board: Board):
         self.space, self.rates, self.options, self.board = space, rates, options, board
-        self.failed: set[Any] = set()
-        self._training: Job | None = None
-        self._generating: Job | None = None
-        self._side: list[Job] = []
-        self._packing: Job | None = None
-        self._stop = False
+        self.failed: set[object] = set()
+        self.stopped = False
+        """Ended by a signal."""
+        self.began = time.monotonic()
+        self._end = None if options.budget is None else self.began + options.budget
+        self._deadline = None if self._end is None else self._end - options.reserve
+        self.forecast = Forecast(space, rates, cores=options.cores, deadline=self._deadline, partial=options.partial)
+        self._jobs: list[Job] = []
         self._said: set[str] = set()
-        self._asked: set[tuple[Unit, int]] = set()
-        self.began = now = time.monotonic()
-        self._deadline = None if options.budget is None else now + options.budget - options.reserve
-        self._end = None if options.budget is None else now + options.budget
+        self._asked: set[tuple[str, Unit, int, int]] = set()
 
     def run(self, lock: int) -> None:
         """Until the plan is done, the budget spent, or a signal."""
         self._lock = lock
         with self._signals():
             try:
-                while not self._stop and not self._late():
+                while not self.stopped and (self._deadline is None or time.monotonic() < self._deadline):
                     self._reap()
                     self._watch_training()
                     self._start()
-                    if not self._jobs():
+                    if not self._jobs:
                         return
-                    self.board.tick(progress(self.space, self._training, self._generating, self._others()))
+                    self.board.tick(progress(self.space, self._jobs))
                     time.sleep(POLL_S)
             finally:
                 self._wind_down()
 
-    def _late(self) -> bool:
-        return self._deadline is not None and time.monotonic() >= self._deadline
+    def _doing(self, kind: str) -> Job | None:
+        return next((job for job in self._jobs if job.kind == kind), None)
 
-    def _jobs(self) -> list[Job]:
-        return [job for job in (self._training, self._generating) if job is not None] + self._others()
-
-    def _others(self) -> list[Job]:
-        return [*self._side, *([self._packing] if self._packing else [])]
-
-    # Deciding
-
-    def plan_ahead(self) -> Schedule:
-        """What will be trained in the time left, given what is known of speed now."""
-        now = time.monotonic()
-        free = now if self._training is None else now + (self._seconds_left(self._training.subject) or 0.0)
-        ready: dict[str, float] = {}
-        for cell in self.space.plan.cells:
-            if self.space.data_file(cell).exists():
-                ready[cell.dataset] = now
-        if self._generating is not None:
-            ready[self._generating.subject.dataset] = now + self._generation_left(self._generating)
-        return schedule(
-            self._options(),
-            now=now,
-            deadline=self._deadline,
-            accelerator_free=free,
-            ready=ready,
-            generate_seconds=self._generation_seconds,
-            train_seconds=lambda cell, seeds, steps: self.rates.train_seconds(cell.agent, cell.dataset, seeds, steps),
-            certain=lambda cell: self.rates.known(cell.agent),
-            partial=self.options.partial,
-        )
-
-    def _options(self) -> list[Option]:
-        """Runs to continue, then seeds to begin, in the plan's order."""
-        busy = self._training.subject if self._training else None
-        begun, fresh = [], []
-        for cell in self.space.plan.cells:
-            if cell.dataset in self.failed or cell in self.failed:
-                continue
-            trained = self.space.trained(cell)
-            for unit in self.space.units(cell):
-                if unit != busy and unit not in self.failed and not unit.finished and not set(unit.seeds) <= trained:
-                    begun.append(Option(cell, unit.seeds, cell.steps - unit.step, fixed=True))
-            seeds = [s for s in self.space.untouched(cell) if busy is None or cell != busy.cell or s not in busy.seeds]
-            if seeds:
-                fresh.append(Option(cell, tuple(seeds), cell.steps))
-        return [*begun, *fresh]
-
-    def _generation_seconds(self, cell: PlannedCell) -> float:
-        return self.rates.generate_seconds(self.space.rows_to_generate(cell), self.options.cores)
-
-    def _generation_left(self, job: Job) -> float:
-        share = generated_share(self.space, job.subject)
-        if share > 0.05:
-            return max(1.0, job.seconds * (1 - share) / share)
-        return max(1.0, self._generation_seconds(job.subject) - job.seconds)
-
-    def _seconds_left(self, unit: Unit) -> float | None:
-        assert self._training is not None
-        step, rate = training_progress(unit)
-        if rate:
-            return (unit.cell.steps - step) / rate
-        whole = self.rates.train_seconds(unit.cell.agent, unit.cell.dataset, len(unit.seeds), unit.cell.steps)
-        return None if whole is None else max(1.0, whole - self._training.seconds)
+    def _trains(self, unit: Unit) -> bool:
+        job = self._doing(TRAIN)
+        return job is not None and job.subject == unit
 
     # Starting
 
     def _start(self) -> None:
-        ahead = self.plan_ahead()
-        if self._training is None and ahead.choices:
+        ahead = self.forecast.ahead(self.failed, self._doing(TRAIN), self._doing(GENERATE))
+        if self._doing(TRAIN) is None and ahead.choices:
             choice = ahead.choices[0]
             if self.space.data_file(choice.cell).exists():
                 self._train(self.space.unit(choice.cell, choice.seeds))
-        if self._generating is None and ahead.generate:
-            self._generate(next(c for c in self.space.plan.cells if c.dataset == ahead.generate[0][0]))
-        self._score()
-        if self.options.later and self._packing is None:
-            self._pack_next()
+        if self._doing(GENERATE) is None and ahead.generate:
+            self._make_data(next(c for c in self.space.plan.cells if c.material == ahead.generate[0][0]))
+        if not self.options.later:
+            self._score()
+        if self.options.packs:
+            self._pack()
 
     def _train(self, unit: Unit) -> None:
         self._clock_before = self.space.clock(unit)
-        verb = f"continue at step {unit.step:,}" if unit.begun else "train"
-        self.board.say(f"{verb}: {unit.name}")
-        self._training = self._job(f"train {unit.name}", unit, train_words(self.space, unit), cpu=False)
+        begun = f", from step {unit.step:,}" if unit.begun else ""
+        self._begin(TRAIN, unit.name + begun, unit, train_words(self.space, unit))
 
-    def _generate(self, cell: PlannedCell) -> None:
-        self.board.say(f"generate {cell.dataset} with {self.options.cores} workers")
-        words = generate_words(self.space, cell, self.options.cores)
-        self._generating = self._job(f"generate {cell.dataset}", cell, words, cpu=True)
+    def _make_data(self, cell: PlannedCell) -> None:
+        alone = self._doing(TRAIN) is None and self._doing(SCORE) is None
+        workers = self.options.cores if alone else self.options.share
+        self._begin(GENERATE, cell.material, cell, data_words(self.space, cell, workers))
 
     def _score(self) -> None:
-        """One process for all checkpoints of a run that wait: starting one takes a while."""
-        busy = {(item.unit, item.step) for job in self._side for item in job.subject}
-        waiting = [item for item in self._waiting() if (item.unit, item.step) not in busy | self._asked]
-        # The record of a run's last step holds its whole time, which is known when its process has ended.
-        waiting = [i for i in waiting if i.settled and not (i.step == i.unit.cell.steps and self._trains(i.unit))]
-        while waiting and len(self._side) < SCORERS:
-            first = waiting[0]
-            group = tuple(item for item in waiting if item.unit == first.unit and item.urgent == first.urgent)
-            waiting = [item for item in waiting if item not in group]
-            steps = [item.step for item in group]
-            self._asked |= {(item.unit, item.step) for item in group}
-            name = f"score {first.unit.name}, step {', '.join(f'{step:,}' for step in steps)}"
-            self.board.say(name)
-            words = score_words(self.space, first.unit, steps, self.options.cores)
-            self._side.append(self._job(name, group, words, cpu=True))
+        """Checkpoints of a run that wait, its seeds shared out among processes: starting one takes a while."""
+        room = SCORERS - sum(job.kind in (SCORE, GENERATE) for job in self._jobs)
+        waiting = self._new(SCORE, self.space.all_pending())
+        if room < 1 or not waiting:
+            return
+        first = waiting[0]
+        group = [item for item in waiting if item.unit == first.unit and item.urgent == first.urgent]
+        seeds = sorted({seed for item in group for seed in item.seeds})
+        for part in (seeds[number::room] for number in range(room)):
+            items = [replace(item, seeds=tuple(s for s in item.seeds if s in part)) for item in group]
+            items = [item for item in items if item.seeds]
+            if items:
+                self._asked |= {(SCORE, item.unit, item.step, seed) for item in items for seed in item.seeds}
+                steps = ", ".join(f"{item.step:,}" for item in items)
+                name = f"{self.space.unit(first.unit.cell, part).name}, step {steps}"
+                self._begin(SCORE, name, items, score_words(self.space, items, self.options.share))
 
-    def _pack_next(self) -> bool:
-        """Keep the weights of a finished run whose scores are missing."""
-        for unit in self.space.all_units():
-            steps = self.space.unpacked(unit)
-            if steps and ("pack", unit) not in self.failed and not self._trains(unit):
-                self.board.say(f"keep weights: {unit.name}")
-                words = pack_words(self.space, unit, steps, self.options.precision)
-                self._packing = self._job(f"pack {unit.name}", unit, words, cpu=True)
-                return True
-        return False
+    def _pack(self) -> None:
+        """Keep the weights of a checkpoint whose scores are missing; once it is scored they go again."""
+        waiting = self._new(PACK, self.space.unpacked())
+        if waiting and self._doing(PACK) is None:
+            item = waiting[0]
+            self._asked |= {(PACK, item.unit, item.step, seed) for seed in item.seeds}
+            self._begin(PACK, item.name, item, pack_words(self.space, item, self.options.precision))
 
-    def _trains(self, unit: Unit) -> bool:
-        return self._training is not None and self._training.subject == unit
+    def _new(self, kind: str, found: list[Pending]) -> list[Pending]:
+        """What no job of this kind has been started for.
 
-    def _waiting(self) -> list[Pending]:
-        """Checkpoints to score, those of results before those of curves."""
-        if self.options.later:
-            return []
-        found = [item for cell in self.space.plan.cells for item in self.space.pending(cell)]
-        return sorted(found, key=lambda item: not item.urgent)
+        The record of a run's last step holds its whole time, which is known when its process has ended.
+        """
+        ready = [item for item in found if not self._trains(item.unit) or (item.settled and not item.last)]
+        fresh = [
+            replace(item, seeds=tuple(s for s in item.seeds if (kind, item.unit, item.step, s) not in self._asked))
+            for item in ready
+        ]
+        return [item for item in fresh if item.seeds]
 
-    def _job(self, name: str, subject: Any, words: list[str], *, cpu: bool) -> Job:
-        log = self.space.logs / (name.replace(" ", "-").replace(",", "").replace("/", "-") + ".log")
-        return Job(name, subject, words, log=log, cpu=cpu, lock=self._lock)
+    def _begin(self, kind: str, name: str, subject: Any, words: list[str]) -> None:
+        self.board.say(f"{kind} {name}")
+        self._jobs.append(Job(kind, name, subject, words, logs=self.space.logs, lock=self._lock))
 
     # Watching
 
     def _reap(self) -> None:
         """Note what has ended, and how."""
-        if self._training is not None and (code := self._training.poll()) is not None:
-            job, self._training = self._training, None
-            self._note_clock(job)
-            self.space.tidy(job.subject)
-            if code == SEED_STOPPED:
-                self.board.say(f"notice: {job.name}: {job.last_words()}")
-                code = DONE
-            self._ended(
-                job, code, job.subject, job.subject.cell, text=f"trained: {job.subject.name}, {clock(job.seconds)}"
-            )
-        if self._generating is not None and (code := self._generating.poll()) is not None:
-            job, self._generating = self._generating, None
+        for job in [job for job in self._jobs if job.poll() is not None]:
+            self._jobs.remove(job)
+            code = job.poll()
+            if job.kind == TRAIN:
+                self._note_clock(job)
+                if code == SEED_STOPPED:
+                    self.board.say(f"notice: {job.name}: {job.last_words()}")
+                    code = 0
             if code == 0:
-                rows = self.space.rows_to_generate(job.subject)
-                self.rates.rows_per_core.append(rows / job.seconds / self.options.cores)
-            self._ended(job, code, job.subject.dataset, text=f"generated: {job.subject.dataset}, {clock(job.seconds)}")
-        if self._packing is not None and (code := self._packing.poll()) is not None:
-            job, self._packing = self._packing, None
-            self._ended(job, code, ("pack", job.subject), text=job.last_words())
-        for job in [job for job in self._side if job.poll() is not None]:
-            self._side.remove(job)
-            self.space.tidy(job.subject[0].unit)
-            self._ended(job, job.poll() or 0, *job.subject, text=f"{job.name}: done in {clock(job.seconds)}")
+                self._done(job)
+            elif not job.stopping:
+                self.failed.update(_blamed(job))
+                self.board.say(f"FAILED ({code}): {job.name}: {job.last_words()} (log: {job.log})")
 
-    def _ended(self, job: Job, code: int, *subjects: Any, text: str) -> None:
-        if code == 0:
-            self.board.say(text)
-        else:
-            self.failed.update(subjects)
-            self.board.say(f"FAILED ({code}): {job.name}: {job.last_words()} (log: {job.log})")
+    def _done(self, job: Job) -> None:
+        self.board.say(f"done in {clock(job.seconds)}: {job.name}")
+        if job.kind == GENERATE and "--workers" in job.words:
+            workers = int(job.words[job.words.index("--workers") + 1])
+            self.rates.rows_per_core.append(self.space.rows_to_generate(job.subject) / job.seconds / workers)
+        elif job.kind in (TRAIN, SCORE):
+            unit = job.subject if job.kind == TRAIN else job.subject[0].unit
+            self.space.tidy(unit, weights=not self.options.later)
 
     def _note_clock(self, job: Job) -> None:
         self.space.set_clock(job.subject, self._clock_before + job.seconds)
 
     def _watch_training(self) -> None:
         """Learn the rate; begin again with fewer seeds if the run cannot end in time."""
-        job = self._training
+        job = self._doing(TRAIN)
         if job is None:
             return
         unit: Unit = job.subject
@@ -256,14 +201,13 @@ class Driver:
         if not rate or job.seconds < 20:
             return
         self.rates.measured(unit.cell.agent, unit.cell.dataset, len(unit.seeds), rate * len(unit.seeds))
-        if self._deadline is None or self.options.partial:
+        if self._deadline is None or self.options.partial or step > EARLY * unit.cell.steps or unit.checkpoints():
             return
-        over = (unit.cell.steps - step) / rate - (self._deadline - time.monotonic())
-        if over > 0.03 * unit.cell.steps / rate and step < EARLY * unit.cell.steps and not unit.checkpoints():
+        if (unit.cell.steps - step) / rate * MARGIN > self._deadline - time.monotonic():
             self.board.say(f"too slow for the budget ({rate:,.0f} steps/s): {unit.name} is given up at step {step:,}")
             job.stop()
             job.wait(30)
-            self._training = None
+            self._jobs.remove(job)
             shutil.rmtree(unit.path, ignore_errors=True)
 
     def _compare_data(self, unit: Unit) -> None:
@@ -280,30 +224,29 @@ class Driver:
     # Ending
 
     def _wind_down(self) -> None:
-        """Stop everything, keep everything."""
-        jobs = self._jobs()
-        if jobs:
-            self.board.say("stopping" + ("" if self._stop else ": the budget is spent"))
-        for job in jobs:
-            job.stop()
-        for job in jobs:
-            job.wait(60 if self._end is None else max(5.0, self._end - time.monotonic()))
-        if self._training is not None:
-            self._note_clock(self._training)
-        self._training = self._generating = self._packing = None
-        self._side = []
-        # A machine of which only this budget was lent keeps nothing: what is trained but not scored must travel.
-        while self._end is not None and not self._stop and self._pack_next():
-            assert self._packing is not None
-            self._packing.wait(max(20.0, self._end - time.monotonic()))
+        """Stop everything, keep everything: what is trained but not scored must travel."""
+        if self._jobs:
+            self.board.say("stopping" + ("" if self.stopped else ": the budget is spent"))
+        for job in self._jobs:
+            if job.kind != PACK:
+                job.stop()
+        until = time.monotonic() + 60 if self._end is None else max(self._end, time.monotonic() + 20)
+        while time.monotonic() < until:
             self._reap()
+            if self.options.packs:
+                self._pack()
+            if not self._jobs:
+                return
+            time.sleep(POLL_S)
+        for job in self._jobs:
+            job.wait(0)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
         def handle(number: int, frame: Any) -> None:
-            if self._stop:
+            if self.stopped:
                 raise KeyboardInterrupt
-            self._stop = True
+            self.stopped = True
 
         old = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
@@ -312,7 +255,9 @@ class Driver:
             for number, handler in old.items():
                 signal.signal(number, handler)
 
-    @property
-    def stopped(self) -> bool:
-        """Ended by a signal."""
-        return self._stop
+
+def _blamed(job: Job) -> list[object]:
+    """What is not tried again."""
+    if job.kind == TRAIN:
+        return [job.subject, job.subject.cell]
+    return [job.subject.material] if job.kind == GENERATE else [job.name]

@@ -3,19 +3,22 @@
 import ctypes
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from cta.reproduce.plan import PlannedCell
-from cta.reproduce.work import Unit, Workspace
+from cta.reproduce.units import Pending, Unit
+from cta.reproduce.work import Workspace
 
 SET_DEATH_SIGNAL = 1
 """Linux: prctl's option that asks for a signal when the parent is gone."""
+TRAIN, GENERATE, SCORE, PACK = "train", "generate", "score", "pack"
 CPU_ONLY = {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
 """For everything but training: the accelerator's memory belongs to the run on it."""
 
@@ -23,9 +26,14 @@ CPU_ONLY = {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
 class Job:
     """One process. A process on the CPU yields to training, whose loop must not wait for a core."""
 
-    def __init__(self, name: str, subject: Any, words: Sequence[str], *, log: Path, cpu: bool, lock: int):
-        self.name = name
+    def __init__(self, kind: str, name: str, subject: Any, words: Sequence[str], *, logs: Path, lock: int):
+        self.kind = kind
+        self.name = f"{kind} {name}"
         self.subject = subject
+        self.words = list(words)
+        self.stopping = False
+        log = logs / (re.sub(r"[^\w.]+", "-", self.name) + ".log")
+        cpu = kind != TRAIN
         self.log = log
         self.began = time.monotonic()
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -61,6 +69,7 @@ class Job:
 
     def stop(self) -> None:
         """Ask it to end: training checkpoints first, generation keeps whole episodes, scoring keeps whole seeds."""
+        self.stopping = True
         if self.poll() is None:
             self._process.terminate()
 
@@ -84,9 +93,13 @@ def train_words(space: Workspace, unit: Unit) -> list[str]:
     if unit.begun:
         return ["resume", str(unit.path)]
     every = math.gcd(*cell.all_points)
-    words = ["train", "--agent", cell.agent, "--dataset", cell.dataset, "--dataset-dir", str(space.data_folder(cell))]
+    words = ["train", "--agent", cell.agent]
+    if cell.held_out:
+        words += ["--dataset", str(space.data_file(cell))]
+    else:
+        words += ["--dataset", cell.dataset, "--dataset-dir", str(space.data_folder(cell))]
     words += ["--steps", str(cell.steps)]
-    words += ["--seeds", ",".join(map(str, unit.seeds)) + ("," if len(unit.seeds) == 1 else "")]
+    words += ["--seeds", _listed(unit.seeds) + ("," if len(unit.seeds) == 1 else "")]
     words += ["--eval-interval", "0", "--checkpoint-interval", str(every), "--log-interval", str(min(5_000, every))]
     # All checkpoints: `Workspace.tidy` removes those that nobody waits for.
     words += ["--keep", "0", "--run-dir", str(unit.path)]
@@ -99,8 +112,10 @@ def train_words(space: Workspace, unit: Unit) -> list[str]:
     return words
 
 
-def generate_words(space: Workspace, cell: PlannedCell, workers: int) -> list[str]:
-    """The command that makes a cell's data."""
+def data_words(space: Workspace, cell: PlannedCell, workers: int) -> list[str]:
+    """The command that brings a cell's data a step nearer: generate them, then cut the held-out pairs out."""
+    if space.generated_file(cell).exists():
+        return ["ooc", "cut", str(space.generated_file(cell)), "--out", str(space.data_file(cell).parent)]
     words = ["data", "generate", cell.dataset, "--workers", str(workers), "--seed", str(cell.data.seed)]
     for name in ("episodes", "episode_steps"):
         value = getattr(cell.data, name)
@@ -108,14 +123,20 @@ def generate_words(space: Workspace, cell: PlannedCell, workers: int) -> list[st
     return [*words, "--out", str(space.data_folder(cell))]
 
 
-def score_words(space: Workspace, unit: Unit, steps: Sequence[int], workers: int) -> list[str]:
+def score_words(space: Workspace, items: Sequence[Pending], workers: int) -> list[str]:
     """The command that scores checkpoints of a run into the results folder."""
-    words = ["evaluate", str(unit.path), "--step", ",".join(map(str, steps))]
-    words += ["--episodes", str(unit.cell.episodes_at(steps[0]))]
-    return [*words, "--workers", str(workers), "--results", str(space.results.folder)]
+    unit, seeds = items[0].unit, sorted({seed for item in items for seed in item.seeds})
+    words = ["evaluate", str(unit.path), "--step", _listed(item.step for item in items), "--seeds", _listed(seeds)]
+    words += ["--episodes", str(unit.cell.episodes_at(items[0].step)), "--workers", str(workers)]
+    return [*words, "--results", str(space.results.folder)]
 
 
-def pack_words(space: Workspace, unit: Unit, steps: Sequence[int], precision: str) -> list[str]:
+def pack_words(space: Workspace, item: Pending, precision: str) -> list[str]:
     """The command that keeps inference weights for scoring elsewhere."""
-    words = ["results", "pack", str(unit.path), "--step", ",".join(map(str, steps)), "--weights", precision]
-    return [*words, "--out", str(space.weights), "--results", str(space.results.folder)]
+    words = ["results", "pack", str(item.unit.path), "--step", str(item.step), "--weights", precision]
+    words += ["--episodes", str(item.unit.cell.episodes)]
+    return [*words, "--results", str(space.results.folder)]
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ",".join(map(str, numbers))

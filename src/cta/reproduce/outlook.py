@@ -7,16 +7,15 @@ from cta.results.protocol import short_list, short_steps
 
 def outlook(driver: Driver, *, device: str) -> str:
     """Who does what when, on which estimates, and what has no room."""
-    ahead = driver.plan_ahead()
+    ahead = driver.forecast.ahead(driver.failed)
     rates, space, options = driver.rates, driver.space, driver.options
     zero = driver.began
     lines = [f"device {device}, {options.cores} cores, " + _budget(driver)]
     cores_free = 0.0
     timed: list[tuple[float, str]] = []
-    for dataset, ready in ahead.generate:
-        cell = next(cell for cell in space.plan.cells if cell.dataset == dataset)
-        took = rates.generate_seconds(space.rows_to_generate(cell), options.cores)
-        timed.append((ready - zero - took, f"to {clock(ready - zero)}  cores  generate {dataset}"))
+    for material, ready in ahead.generate:
+        took = driver.forecast.data_seconds(next(cell for cell in space.plan.cells if cell.material == material))
+        timed.append((ready - zero - took, f"to {clock(ready - zero)}  cores  generate {material}"))
         cores_free = max(cores_free, ready - zero)
     for choice in ahead.choices:
         cell, start, end = choice.cell, choice.start - zero, choice.end - zero
@@ -31,7 +30,8 @@ def outlook(driver: Driver, *, device: str) -> str:
         for point in cell.points:
             ready = end - (end - start) * (cell.steps - point) / choice.steps
             begin = max(ready, cores_free)
-            cores_free = begin + len(choice.seeds) * rates.score_seconds(cell.episodes, options.cores)
+            episodes = len(choice.seeds) * cell.tasks * cell.episodes
+            cores_free = begin + rates.score_seconds(episodes, SCORERS * options.share)
             what = f"score {cell.name} at {short_steps(point)}, seeds {seeds}"
             timed.append((begin, f"to {clock(cores_free)}  cores  {what}"))
     lines += [f"{clock(start):>8} {text}" for start, text in sorted(timed, key=lambda item: item[0])]
@@ -44,7 +44,8 @@ def outlook(driver: Driver, *, device: str) -> str:
     waiting = [item for cell in space.plan.cells for item in space.pending(cell)]
     lines += [f"to score now: {item.name}" for item in waiting]
     if not options.later:
-        lines.append(f"scoring: up to {SCORERS} processes; what is not scored in time is kept as weights")
+        weights = "; what is not scored in time is kept as weights" if options.packs else ""
+        lines.append(f"scoring beside training: {SCORERS} processes with {options.share} workers each{weights}")
     return "\n".join(lines)
 
 

@@ -10,9 +10,10 @@ from cta.config import AgentConfig, RunConfig
 from cta.envs.names import known_spec
 from cta.errors import CtaError
 from cta.presets import PAPER_NAMES, run_preset
-from cta.results.protocol import EPISODES, SEEDS, protocol_of
+from cta.results.pairs import pair_count
+from cta.results.protocol import EPISODES, SEEDS, TASKS, protocol_of
 
-DEFAULTS = {"seeds", "steps", "eval_points", "episodes", "curve_points", "curve_episodes", "settings"}
+DEFAULTS = {"seeds", "steps", "eval_points", "episodes", "curve_points", "curve_episodes", "settings", "held_out"}
 """What may stand at the top, for all cells, and again in a cell, for it alone."""
 
 
@@ -45,10 +46,22 @@ class PlannedCell:
     settings: tuple[tuple[str, Any], ...] = ()
     """Changes to the agent's settings: (flag without --agent., value)."""
     data: DataSize = DataSize()
+    held_out: bool = False
+    """Trained on data with the world's pairs cut out, and asked for these pairs instead of the five tasks."""
 
     @property
     def name(self) -> str:
-        return f"{self.agent} on {self.dataset}"
+        return f"{self.agent} on {self.material}"
+
+    @property
+    def material(self) -> str:
+        """What it is trained on, in words."""
+        return self.dataset + (", held-out pairs" if self.held_out else "")
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks or pairs a score has."""
+        return pair_count(self.dataset) if self.held_out else TASKS
 
     def episodes_at(self, step: int) -> int:
         """Episodes a task at one of the points."""
@@ -115,7 +128,12 @@ def _cells(table: Mapping[str, Any], where: str) -> list[PlannedCell]:
         "curve_episodes": _number(table, "curve_episodes", 10, where),
         "settings": _settings(table.get("settings", {}), where),
         "data": _data(table.get("data", {}), where),
+        "held_out": table.get("held_out", False),
     }
+    if not isinstance(common["held_out"], bool):
+        raise CtaError(f"{where}: held_out is true or false, not {common['held_out']!r}")
+    if common["held_out"]:
+        pair_count(dataset)
     for agent in agents:
         if agent not in PAPER_NAMES.values() and ":" not in str(agent):
             raise CtaError(f"{where}: there is no agent '{agent}'; `cta agents` lists them")

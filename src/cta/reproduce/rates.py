@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from cta.results.records import by_score, by_seed
 from cta.results.store import Results
 
-START_S = 40.0
+START_S = 60.0
 """Starting a training process, reading the data and compiling, when only the speed of the steps is known."""
 FALLBACKS = {"rows_per_core": 230.0, "episodes_per_core": 0.21}
 """Measured on the manipulation worlds; per core and second."""
@@ -53,7 +53,7 @@ class Rates:
     def of(cls, results: Results, device: str, guesses: Mapping[str, float]) -> "Rates":
         """What the records say of this device."""
         rates = cls(guesses)
-        for cell in results.cells():
+        for cell in [*results.cells(), *results.held_out().cells()]:
             for facts in by_seed(cell.record).values():
                 same = (facts.get("hardware") or {}).get("device") == device
                 seeds, rate = facts.get("seeds_together"), facts.get("seed_steps_per_s")
@@ -61,7 +61,8 @@ class Rates:
                     rates.speeds.append(Speed(cell.agent, cell.dataset, seeds, rate, "recorded", whole=True))
             for facts, seconds in by_score(cell.record).values():
                 if seconds and facts.get("workers"):
-                    rates.episodes_per_core.append(5 * facts["episodes"] / seconds / facts["workers"])
+                    episodes = cell.protocol.tasks * facts["episodes"]
+                    rates.episodes_per_core.append(episodes / seconds / facts["workers"])
         return rates
 
     def measured(self, agent: str, dataset: str, seeds: int, rate: float) -> None:
@@ -104,8 +105,8 @@ class Rates:
         return rows / (cores * self._typical("rows_per_core", self.rows_per_core))
 
     def score_seconds(self, episodes: int, cores: int) -> float:
-        """Time for one seed at one step."""
-        return 5 * episodes / (cores * self._typical("episodes_per_core", self.episodes_per_core))
+        """Time for so many episodes."""
+        return episodes / (cores * self._typical("episodes_per_core", self.episodes_per_core))
 
     def _typical(self, name: str, seen: list[float]) -> float:
         if seen:

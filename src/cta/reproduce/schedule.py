@@ -55,32 +55,33 @@ def schedule(
 
     `ready` maps datasets that exist or are being generated to when they can be read; others are generated one after the
     other. The accelerator never waits for data while another option has its data. Of a cell whose seeds do not all fit
-    as many are taken as do; steps are never cut. A cell whose speed is not `certain` is tried with all its seeds, since
-    measuring takes a minute and a wrong guess would cost the slot. With `partial` what does not fit is begun too, last.
+    as many are taken as do; steps are never cut. A cell whose speed is not `certain` is tried with all its seeds if it
+    would end in time at twice the speed, since measuring takes a minute and a wrong guess would cost the slot. With
+    `partial` what does not fit is begun too, last.
     """
     ready = dict(ready)
     free, generator = accelerator_free, max([now, *(at for at in ready.values() if at > now)])
     waiting, choices, generated = list(options), list[Choice](), list[tuple[str, float]]()
 
     def data_at(cell: PlannedCell) -> float:
-        return ready[cell.dataset] if cell.dataset in ready else generator + generate_seconds(cell)
+        return ready[cell.material] if cell.material in ready else generator + generate_seconds(cell)
 
     def fitting(option: Option) -> Choice | None:
         start = max(free, data_at(option.cell))
         counts = [len(option.seeds)] if option.fixed else range(len(option.seeds), 0, -1)
         for count in counts:
             seconds = train_seconds(option.cell, count, option.steps)
-            end = start + (0.0 if seconds is None else seconds)
-            fits = deadline is None or end <= deadline
-            if deadline is None or fits or (start < deadline and not certain(option.cell)):
+            end = start + (seconds or 0.0)
+            soonest = end if certain(option.cell) else start + (seconds or 0.0) / 2
+            if deadline is None or (start < deadline and soonest <= deadline):
                 return Choice(option.cell, option.seeds[:count], option.steps, start, end)
         return None
 
     def begin(option: Option, choice: Choice) -> None:
         nonlocal free, generator
-        if choice.cell.dataset not in ready:
-            generator = ready[choice.cell.dataset] = data_at(choice.cell)
-            generated.append((choice.cell.dataset, generator))
+        if choice.cell.material not in ready:
+            generator = ready[choice.cell.material] = data_at(choice.cell)
+            generated.append((choice.cell.material, generator))
         choices.append(choice)
         free = choice.end
         waiting.remove(option)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from cta.envs.generate import SPLITS, plan_job
 from cta.reproduce.board import clock
-from cta.reproduce.jobs import Job
+from cta.reproduce.jobs import GENERATE, TRAIN, Job
 from cta.reproduce.plan import PlannedCell
-from cta.reproduce.work import Unit, Workspace
+from cta.reproduce.units import Unit
+from cta.reproduce.work import Workspace
 from cta.results import records
 from cta.training.logs import CsvLog
 
@@ -17,6 +18,7 @@ def training_progress(unit: Unit) -> tuple[int, float]:
     """(last logged step, steps per second: the median of the last logged blocks, 0 before the first)."""
     path = unit.path / "train.csv"
     rows = CsvLog(path).read() if path.is_file() else []
+    rows = [row for row in rows if None not in row.values()]  # the last one may be half written
     if not rows:
         return unit.step, 0.0
     rates = sorted(float(row["steps_per_s"]) for row in rows[-5 * len(unit.seeds) :])
@@ -25,27 +27,30 @@ def training_progress(unit: Unit) -> tuple[int, float]:
 
 def generated_share(space: Workspace, cell: PlannedCell) -> float:
     """Share of a dataset's episodes that are there."""
+    if space.generated_file(cell).exists():
+        return 1.0
     size = {"episodes": cell.data.episodes, "episode_steps": cell.data.episode_steps, "seed": cell.data.seed}
     job = plan_job(cell.dataset, folder=space.data_folder(cell), **size)
     parts = sum(1 for _ in job.workshop().glob("*.npz")) if job.workshop().is_dir() else 0
     return min(1.0, parts / sum(job.count(split) for split in SPLITS))
 
 
-def progress(
-    space: Workspace, training: Job | None, generating: Job | None, others: Sequence[Job]
-) -> dict[str, tuple[float | None, str]]:
+def progress(space: Workspace, jobs: Sequence[Job]) -> dict[str, tuple[float | None, str]]:
     """{job: (share done, a word on it)}."""
     shown: dict[str, tuple[float | None, str]] = {}
-    if training is not None:
-        unit = training.subject
-        step, rate = training_progress(unit)
-        left = f", {clock((unit.cell.steps - step) / rate)} left" if rate else ""
-        note = f"{step:,} of {unit.cell.steps:,}, {rate * len(unit.seeds):,.0f} seed-steps/s{left}"
-        shown[training.name] = step / unit.cell.steps, note if rate else "starting"
-    if generating is not None:
-        share = generated_share(space, generating.subject)
-        shown[generating.name] = share, f"{share:.0%}"
-    return shown | {job.name: (None, clock(job.seconds)) for job in others}
+    for job in jobs:
+        if job.kind == TRAIN:
+            unit = job.subject
+            step, rate = training_progress(unit)
+            left = f", {clock((unit.cell.steps - step) / rate)} left" if rate else ""
+            note = f"{step:,} of {unit.cell.steps:,}, {rate * len(unit.seeds):,.0f} seed-steps/s{left}"
+            shown[job.name] = step / unit.cell.steps, note if rate else "starting"
+        elif job.kind == GENERATE:
+            share = generated_share(space, job.subject)
+            shown[job.name] = share, f"{share:.0%}"
+        else:
+            shown[job.name] = None, clock(job.seconds)
+    return shown
 
 
 def data_notices(space: Workspace, unit: Unit) -> list[str] | None:
@@ -55,7 +60,7 @@ def data_notices(space: Workspace, unit: Unit) -> list[str] | None:
         return None
     here = records.empty(unit.cell.dataset, unit.cell.agent)
     here["training"] = [{"seeds": [0], "data": seen["dataset"], "hardware": seen.get("hardware")}]
-    known = [cell.record for cell in space.results.cells() if cell.dataset == unit.cell.dataset]
+    known = [cell.record for cell in space.store(unit.cell).cells() if cell.dataset == unit.cell.dataset]
     return records.notices([*known, here])
 
 

@@ -1,5 +1,6 @@
 """Learning curves of the results, with the paper's final numbers beside them."""
 
+import hashlib
 import io
 from collections import defaultdict
 from collections.abc import Sequence
@@ -26,6 +27,22 @@ def curve(cell: Cell) -> list[tuple[int, float, float, int]]:
         if set(found) == tasks:
             steps[step].append(fmean(found.values()))
     return [(step, fmean(scores), pstdev(scores), len(scores)) for step, scores in sorted(steps.items())]
+
+
+def digest(cells: Sequence[Cell]) -> str:
+    """A fingerprint of the scores; a PNG picture carries that of the scores it shows."""
+    return hashlib.sha256(repr([tuple(row) for cell in cells for row in cell.rows]).encode()).hexdigest()
+
+
+def drawn_from(path: Path) -> str | None:
+    """The fingerprint in a picture; None if there is no picture or none in it."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as picture:
+            return picture.info.get("Description")
+    except OSError:
+        return None
 
 
 def draw_curves(cells: Sequence[Cell], path: Path) -> None:
@@ -70,6 +87,7 @@ def draw_curves(cells: Sequence[Cell], path: Path) -> None:
     axes[0][0].set_ylabel("success, %", fontsize=9)
     figure.tight_layout()
     content = io.BytesIO()
-    figure.savefig(content, format=path.suffix.lstrip(".") or "png", dpi=150)
+    kind = path.suffix.lstrip(".") or "png"
+    figure.savefig(content, format=kind, dpi=150, metadata={"Description": digest(cells)} if kind == "png" else None)
     pyplot.close(figure)
     write_whole(path, content.getvalue())

@@ -7,9 +7,7 @@ from cta import provenance
 from cta.config import to_dict
 from cta.experiment import Run
 from cta.experiment.run_dir import read_json
-
-CLOCK = "clock.json"
-"""In a run directory: {"wall_clock_s": …}, the time of all its training processes, starting and compiling included."""
+from cta.results.records import CLOCK
 
 
 def training_facts(run: Run, step: int) -> dict[str, Any]:

@@ -14,12 +14,15 @@ from cta.data.files import write_whole
 from cta.errors import CtaError
 from cta.results.tables import Table
 
-MARK = re.compile(r"<!-- table: (?P<words>[^>]*?) -->\n(?P<body>.*?)<!-- /table -->", re.S)
-"""A block of a document: the words are those of `cta table`, the body is what it prints as Markdown."""
+MARK = re.compile(r"<!-- (?P<kind>table|curves): (?P<words>[^>]*?) -->\n(?P<body>.*?)<!-- /(?P=kind) -->", re.S)
+"""A block of a document: a table, with the words of `cta table`, or a picture of curves, with its file."""
+NOTHING = "No results yet.\n"
 
 
 def markdown(table: Table) -> str:
-    """A pipe table, notes below."""
+    """A pipe table, notes below; a sentence if there is nothing to show."""
+    if not table.lines:
+        return NOTHING
     rows = [table.columns, tuple("---" for _ in table.columns), *table.lines]
     text = "\n".join(f"| {' | '.join(_escaped(word) for word in row)} |" for row in rows)
     return text + "\n" + "".join(f"\n{note}." for note in table.notes) + ("\n" if table.notes else "")
@@ -69,30 +72,35 @@ def show(table: Table, console: Console) -> None:
 FORMATS: dict[str, Callable[[Table], str]] = {"markdown": markdown, "latex": latex, "csv": as_csv}
 
 
-def filled(text: str, make: Callable[[list[str]], Table]) -> tuple[str, int]:
-    """A document with every marked block made anew by `make(words of the mark)`, and how many there were."""
+Fill = Callable[[str, list[str]], str]
+"""(table or curves, words of the mark) → the block's body."""
+
+
+def filled(text: str, fill: Fill) -> tuple[str, int]:
+    """A document with every marked block made anew, and how many there were."""
     count = 0
 
     def block(match: re.Match[str]) -> str:
         nonlocal count
         count += 1
-        return f"<!-- table: {match['words']} -->\n{markdown(make(match['words'].split()))}<!-- /table -->"
+        kind, words = match["kind"], match["words"]
+        return f"<!-- {kind}: {words} -->\n{fill(kind, words.split())}<!-- /{kind} -->"
 
     fresh = MARK.sub(block, text)
-    if fresh.count("<!-- table:") != count:
-        raise CtaError("a table's mark has no end: a block is `<!-- table: main --ours -->` … `<!-- /table -->`")
+    if len(re.findall(r"<!-- (?:table|curves):", fresh)) != count:
+        raise CtaError("a mark has no end: a block is `<!-- table: main --ours -->` … `<!-- /table -->`")
     return fresh, count
 
 
-def update(path: Path, make: Callable[[list[str]], Table]) -> bool:
-    """Fill a document's blocks; returns whether anything changed."""
+def refill(path: Path, fill: Fill, *, write: bool) -> tuple[bool, int]:
+    """Fill a document's blocks; returns whether they were up to date, and how many there are."""
     try:
         text = path.read_text()
     except OSError as error:
         raise CtaError(f"{path}: cannot be read ({error.strerror})") from error
-    fresh, count = filled(text, make)
+    fresh, count = filled(text, fill)
     if not count:
         raise CtaError(f"{path}: no block to fill; write `<!-- table: main --ours -->` and `<!-- /table -->` into it")
-    if fresh != text:
+    if write and fresh != text:
         write_whole(path, fresh)
-    return fresh != text
+    return fresh == text, count

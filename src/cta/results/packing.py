@@ -1,21 +1,18 @@
-"""Keeping what a run has learned in files small enough to carry: inference weights of some steps, seed by seed."""
+"""Keeping what a run has learned in files small enough to carry: inference weights, one file a seed and step."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cta.agents import Networks, Spec
+from cta.agents import Spec
 from cta.data.files import write_whole
 from cta.experiment import Run
+from cta.results.candidates import held_out_of
 from cta.results.facts import training_facts
-from cta.results.protocol import TASKS, short_steps
+from cta.results.protocol import TASKS
 from cta.results.records import empty
 from cta.results.store import Results
-from cta.results.weights import Precision, pack
-
-PACKED = "packed.json"
-"""In a run directory: which steps have been kept."""
+from cta.results.weights import Precision, pack, read_by_act
 
 
 @dataclass(frozen=True)
@@ -26,63 +23,35 @@ class Packed:
     sizes: tuple[int, ...]
 
     def __str__(self) -> str:
-        largest = max(self.sizes, default=0)
-        return (
-            f"{len(self.files)} files of weights, {sum(self.sizes) / 2**20:.1f} MiB, the largest {largest / 2**20:.1f}"
-        )
+        size, largest = (value / 2**20 for value in (sum(self.sizes), max(self.sizes, default=0)))
+        return f"{len(self.files)} files of weights, {size:.1f} MiB, the largest {largest:.1f}"
 
 
 def pack_run(
-    run: Run,
-    steps: Sequence[int],
-    *,
-    folder: Path,
-    results: Results,
-    episodes: int,
-    precision: Precision = "float32",
-    limit: int = 16 * 2**20,
+    run: Run, steps: Sequence[int], *, results: Results, episodes: int, precision: Precision = "float32"
 ) -> Packed:
-    """Write weights of the seeds that are not scored at these steps, with as many steps in a file as `limit` allows.
+    """Write the weights of the seeds that are not scored at these steps, each file in one piece, to the results folder.
 
-    The results folder learns that these seeds are trained, so that no other machine trains them again.
+    The folder also learns how far these seeds are trained, so that no other machine trains them again.
     """
-    done = results.cell(run.config.dataset_name, run.config.agent_name).scored(episodes=episodes, tasks=TASKS)
+    dataset, agent = run.config.dataset_name, run.config.agent_name
     facts = training_facts(run, max(steps))
-    stored = {step: run.networks(step)[1] for step in steps}
+    pairs = held_out_of(dataset, facts)
+    home, tasks = (results, TASKS) if pairs is None else (results.held_out(), len(pairs.pairs))
+    done = home.cell(dataset, agent).scored(episodes=episodes, tasks=tasks)
     seen = run.files.provenance()["dataset"]
     spec = Spec.of(seen["observation_shape"], seen["action_dim"])
+    shared = {"dataset": dataset, "agent_name": agent, "agent": run.agent, "spec": spec, "precision": precision}
+    needed = read_by_act(run.agent, spec)
     files, sizes = [], []
-    for index, seed in enumerate(run.config.seeds):
-        wanted = [step for step in steps if (seed, step) not in done and seed in run.good_seeds(step)]
-        missing = {step: stored[step][index] for step in wanted}
-
-        def content(part: dict[int, Networks], seed: int = seed) -> bytes:
-            names = {"dataset": run.config.dataset_name, "agent_name": run.config.agent_name, "agent": run.agent}
-            return pack(part, **names, seed=seed, spec=spec, training=facts, precision=precision)
-
-        for part in _groups(missing, content, limit):
-            data = content(part)
-            label = "-".join(short_steps(step) for step in sorted(part))
-            name = f"{results.path(run.config.dataset_name, run.config.agent_name).stem}.seed{seed}.{label}.safetensors"
-            write_whole(folder / name, data)
-            files.append(folder / name)
-            sizes.append(len(data))
-    record = empty(run.config.dataset_name, run.config.agent_name)
-    results.add(record | {"training": [{"seeds": list(run.config.seeds), **facts}]})
-    write_whole(run.path / PACKED, json.dumps({"steps": sorted(steps), "weights": precision}) + "\n")
+    for step in sorted(steps):
+        good, networks = run.good_seeds(step), run.networks(step)[1]
+        for seed, weights in zip(run.config.seeds, networks, strict=True):
+            if seed in good and (seed, step) not in done:
+                content = pack({step: weights}, **shared, seed=seed, training=training_facts(run, step), needed=needed)
+                path = home.weights_file(dataset, agent, seed, step)
+                write_whole(path, content)
+                files.append(path)
+                sizes.append(len(content))
+    home.add(empty(dataset, agent) | {"training": [{"seeds": list(run.config.seeds), **facts}]})
     return Packed(tuple(files), tuple(sizes))
-
-
-def _groups(missing, content, limit: int) -> list[dict[int, Networks]]:
-    """Steps in files of at most `limit` bytes; a single step goes into a file of its own however large it is."""
-    groups: list[dict[int, Networks]] = []
-    room = 0
-    for step, networks in sorted(missing.items()):
-        size = len(content({step: networks}))
-        if groups and size <= room:
-            groups[-1][step] = networks
-            room -= size
-        else:
-            groups.append({step: networks})
-            room = limit - size
-    return groups

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 from cta.config import AgentConfig, RunConfig
 from cta.presets import run_preset
@@ -38,8 +39,13 @@ class Cell:
 
     dataset: str
     agent: str
-    rows: tuple[Row, ...]
+    rows: tuple[Any, ...]
     record: dict
+    held_out = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.agent} on {self.dataset}" + (", held-out pairs" if self.held_out else "")
 
     @property
     def protocol(self) -> Protocol:

@@ -15,6 +15,8 @@ from typing import Any
 
 from cta.errors import CtaError
 
+CLOCK = "clock.json"
+"""In a run directory: {"wall_clock_s": …}, the time of all its training processes, starting and compiling included."""
 Facts = dict[str, Any]
 Record = dict[str, Any]
 
@@ -99,7 +101,8 @@ def notices(records: Iterable[Record]) -> list[str]:
     for record in records:
         for facts in by_seed(record).values():
             data = facts.get("data") or {}
-            request = (data.get("provenance") or {}).get("command", "published files")
+            origin = data.get("provenance") or {}
+            request = origin.get("command") or ("cta ooc cut" if "ooc" in origin else "published files")
             where = (facts.get("hardware") or {}).get("cpu", "an unknown machine")
             if "fingerprint" in data:
                 prints.setdefault((record["dataset"], request), {}).setdefault(data["fingerprint"], where)

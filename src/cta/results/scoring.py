@@ -1,81 +1,26 @@
-"""Scoring trained policies into a results folder: checkpoints of a run, or files of weights."""
+"""Scoring trained policies into a results folder: the world's five tasks or, after a cut, the held-out pairs."""
 
-import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from cta.agents import Agent, Networks
 from cta.config import RunConfig
 from cta.cores import usable_cores
-from cta.envs.names import KNOWN
-from cta.errors import CtaError
 from cta.evaluation import Evaluator
 from cta.evaluation.evaluator import MOST_WORKERS
-from cta.experiment import Run
-from cta.experiment.scoring import score_rows
-from cta.results.facts import scoring_facts, training_facts
+from cta.experiment.scoring import policy_maker, score_rows
+from cta.ooc.evaluation import PairEvaluator
+from cta.ooc.logs import count_rows
+from cta.ooc.pairs_file import HeldOut
+from cta.results.candidates import Candidate
+from cta.results.facts import scoring_facts
 from cta.results.protocol import TASKS
 from cta.results.records import empty
-from cta.results.rows import Row
+from cta.results.rows import PairRow, Row, make_row
 from cta.results.store import Results
-from cta.results.weights import open_weights
 
 Progress = Callable[[str, int, int], None]
 """Called with (what is being scored, episodes done, episodes in all)."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One seed at one step that can be scored."""
-
-    dataset: str
-    agent_name: str
-    agent: Agent
-    seed: int
-    step: int
-    precision: str
-    training: dict[str, Any]
-    load: Callable[[], Networks]
-
-    @property
-    def label(self) -> str:
-        return f"{self.agent_name} on {self.dataset}, seed {self.seed}, step {self.step:,}"
-
-
-def candidates(path: Path, steps: Sequence[int] = ()) -> list[Candidate]:
-    """Everything in a file of weights, or the checkpoints of a run (default: the newest) at these steps."""
-    if path.suffix == ".safetensors":
-        file = open_weights(path)
-        return [
-            Candidate(
-                file.dataset, file.agent_name, file.agent, file.seed, step, file.precision, file.training,
-                lambda file=file, step=step: file.networks(step),
-            )
-            for step in file.steps if not steps or step in steps
-        ]  # fmt: skip
-    run = Run(path)
-    if run.config.dataset_name not in KNOWN:
-        raise CtaError(f"{run.config.dataset_name} belongs to no known environment, so there is nothing to roll out in")
-    found = []
-    for step in steps or run.steps()[-1:]:
-        _, networks = run.networks(step)
-        good = run.good_seeds(step)
-        for seed, weights in zip(run.config.seeds, networks, strict=True):
-            if seed not in good:
-                print(
-                    f"notice: {run.path}: seed {seed} had diverged by step {step:,} and is not scored", file=sys.stderr
-                )
-                continue
-            found.append(
-                Candidate(
-                    run.config.dataset_name, run.config.agent_name, run.agent, seed, step, "float32",
-                    training_facts(run, step), lambda weights=weights: weights,
-                )
-            )  # fmt: skip
-    return found
 
 
 def score_into(
@@ -90,48 +35,68 @@ def score_into(
 ) -> tuple[int, int]:
     """Score what is not there yet (all of it with `again`), writing each as it is done; returns (scored, skipped)."""
     scored = skipped = 0
-    evaluator: Evaluator | None = None
     count = min(usable_cores(), MOST_WORKERS) if workers is None else workers
-    try:
+    with _Players(episodes=episodes, eval_seed=eval_seed, workers=count) as players:
         for item in sorted(found, key=lambda c: (c.dataset, c.agent_name, c.step, c.seed)):
-            done = results.cell(item.dataset, item.agent_name).scored(episodes=episodes, tasks=TASKS)
+            home, pairs = item.home(results), item.held_out
+            tasks = TASKS if pairs is None else len(pairs.pairs)
+            done = home.cell(item.dataset, item.agent_name).scored(episodes=episodes, tasks=tasks)
             if (item.seed, item.step) in done and not again:
                 skipped += 1
                 continue
-            if evaluator is None or evaluator.dataset_name != item.dataset:
-                if evaluator is not None:
-                    evaluator.close()
-                evaluator = Evaluator(item.dataset, workers=count)
             facts = scoring_facts(episodes=episodes, weights=item.precision, workers=count, eval_seed=eval_seed)
             begin = time.monotonic()
-            rows = _play(evaluator, item, episodes=episodes, eval_seed=eval_seed, progress=progress)
+            rows = players.play(item, pairs, progress)
             record = empty(item.dataset, item.agent_name) | {
                 "training": [{"seeds": [item.seed], **item.training}],
                 "scoring": [{"scored": [[item.seed, item.step, round(time.monotonic() - begin, 1)]], **facts}],
             }
-            results.add(record, rows, replace=again)
+            home.add(record, rows, replace=again)
             scored += 1
-    finally:
-        if evaluator is not None:
-            evaluator.close()
     return scored, skipped
 
 
-def _play(
-    evaluator: Evaluator, item: Candidate, *, episodes: int, eval_seed: int, progress: Progress | None
-) -> list[Row]:
-    config = RunConfig(
-        item.agent.config,
-        agent_name=item.agent_name,
-        dataset=item.dataset,
-        seeds=(item.seed,),
-        eval_episodes=episodes,
-        eval_seed=eval_seed,
-    )
+class _Players:
+    """The evaluator of one dataset at a time; its workers are kept from one policy to the next."""
 
-    def advance(seed: int, done: int, total: int) -> None:
-        if progress:
-            progress(item.label, done, total)
+    def __init__(self, *, episodes: int, eval_seed: int, workers: int):
+        self._episodes, self._eval_seed, self._workers = episodes, eval_seed, workers
+        self._asked: Any = None
+        self._evaluator: Any = None
 
-    rows = score_rows(evaluator, item.agent, [item.load()], config, item.step, advance)
-    return [Row.of(row) for row in rows]
+    def play(self, item: Candidate, pairs: HeldOut | None, progress: Progress | None) -> list[Any]:
+        """The rows of one policy."""
+        asked = item.dataset, None if pairs is None else pairs.record()
+        if asked != self._asked:
+            self.close()
+            self._evaluator, self._asked = self._open(item.dataset, pairs), asked
+        common = {"agent_name": item.agent_name, "dataset": item.dataset, "seeds": (item.seed,)}
+        config = RunConfig(item.agent.config, **common, eval_episodes=self._episodes, eval_seed=self._eval_seed)
+
+        def advance(done: int, total: int) -> None:
+            if progress:
+                progress(item.label, done, total)
+
+        if pairs is None:
+            told = lambda seed, done, total: advance(done, total)  # noqa: E731
+            rows = score_rows(self._evaluator, item.agent, [item.load()], config, item.step, told)
+            return [make_row(Row, row) for row in rows]
+        logs = self._evaluator.run(policy_maker(item.agent, item.load(), config, item.seed), progress=advance)
+        names = {"dataset": item.dataset, "agent": item.agent_name, "seed": item.seed, "step": item.step}
+        return [make_row(PairRow, row) for row in count_rows(logs, pairs.numbered(), pairs.layout, names)]
+
+    def _open(self, dataset: str, pairs: HeldOut | None) -> Evaluator | PairEvaluator:
+        if pairs is None:
+            return Evaluator(dataset, workers=self._workers)
+        options = {"episodes": self._episodes, "seed": self._eval_seed, "workers": self._workers}
+        return PairEvaluator(dataset, pairs, **options)
+
+    def close(self) -> None:
+        if self._evaluator is not None:
+            self._evaluator.close()
+
+    def __enter__(self) -> "_Players":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

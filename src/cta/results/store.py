@@ -11,9 +11,10 @@ from pathlib import Path
 from cta.data.files import write_whole
 from cta.errors import CtaError
 from cta.results import records
-from cta.results.protocol import Cell
+from cta.results.pairs import PairCell
+from cta.results.protocol import Cell, short_steps
 from cta.results.records import Record
-from cta.results.rows import Row, read_rows, write_rows
+from cta.results.rows import AnyRow, Kind, PairRow, Row, read_rows, write_rows
 
 DEFAULT = Path("results")
 
@@ -21,8 +22,19 @@ DEFAULT = Path("results")
 class Results:
     """`FOLDER/DATASET.AGENT.csv` and `.json`. Files of several cells with the right columns can be read as well."""
 
-    def __init__(self, folder: str | Path = DEFAULT):
+    def __init__(self, folder: str | Path = DEFAULT, kind: Kind = Row):
         self.folder = Path(folder).expanduser()
+        self._kind: Kind = kind
+        self._cell = Cell if kind is Row else PairCell
+
+    def held_out(self) -> "Results":
+        """The folder of held-out pairs inside this one."""
+        return Results(self.folder / "ooc", PairRow)
+
+    def weights_file(self, dataset: str, agent: str, seed: int, step: int) -> Path:
+        """Where weights that are to be scored elsewhere are kept."""
+        name = f"{self.path(dataset, agent).stem}.seed{seed}.{short_steps(step)}.safetensors"
+        return self.folder / "weights" / name
 
     def path(self, dataset: str, agent: str) -> Path:
         """The CSV file of a cell; its record has the ending .json."""
@@ -31,10 +43,10 @@ class Results:
 
     def cells(self) -> list[Cell]:
         """Every cell in the folder, by dataset and agent."""
-        rows: dict[tuple[str, str], list[Row]] = {}
+        rows: dict[tuple[str, str], list[AnyRow]] = {}
         home: dict[tuple, Path] = {}
         for path in sorted(self.folder.glob("*.csv")):
-            for row in read_rows(path):
+            for row in read_rows(path, self._kind):
                 if row[:5] in home:
                     raise CtaError(f"{path} and {home[row[:5]]} both score seed {row.seed} of {row.agent}: keep one")
                 home[row[:5]] = path
@@ -43,22 +55,22 @@ class Results:
             known = _names(path)
             if known is not None:
                 rows.setdefault(known, [])
-        return [Cell(*key, tuple(sorted(found)), self.record(*key)) for key, found in sorted(rows.items())]
+        return [self._cell(*key, tuple(sorted(found)), self.record(*key)) for key, found in sorted(rows.items())]
 
     def cell(self, dataset: str, agent: str) -> Cell:
         """One cell, perhaps empty."""
         path = self.path(dataset, agent)
-        rows = read_rows(path) if path.exists() else []
+        rows = read_rows(path, self._kind) if path.exists() else []
         stray = next((row for row in rows if (row.dataset, row.agent) != (dataset, agent)), None)
         if stray is not None:
             raise CtaError(f"{path} holds a row of {stray.agent} on {stray.dataset}")
-        return Cell(dataset, agent, tuple(sorted(rows)), self.record(dataset, agent))
+        return self._cell(dataset, agent, tuple(sorted(rows)), self.record(dataset, agent))
 
     def record(self, dataset: str, agent: str) -> Record:
         """The record of a cell, perhaps empty."""
         return records.read_record(self.path(dataset, agent).with_suffix(".json"), dataset, agent)
 
-    def add(self, record: Record, rows: Iterable[Row] = (), *, replace: bool = False) -> None:
+    def add(self, record: Record, rows: Iterable[AnyRow] = (), *, replace: bool = False) -> None:
         """Add what was trained and scored in one cell.
 
         A (seed, step) that is there already stays if the new rows are the same; if they differ they are refused, or
@@ -86,14 +98,19 @@ class Results:
             # The record first: facts without rows do no harm, rows without facts would.
             write_whole(self.path(dataset, agent).with_suffix(".json"), json.dumps(together, indent=1) + "\n")
             if kept | new:
-                write_rows(self.path(dataset, agent), [row for part in (kept | new).values() for row in part])
+                write_rows(
+                    self.path(dataset, agent), [row for part in (kept | new).values() for row in part], self._kind
+                )
 
     def merge(self, other: "Results", *, replace: bool = False) -> list[Cell]:
-        """Add every cell of another folder; returns them as they are now."""
+        """Add every cell of another folder, held-out pairs included; returns them as they are now."""
         cells = other.cells()
         for cell in cells:
             self.add(cell.record, cell.rows, replace=replace)
-        return [self.cell(cell.dataset, cell.agent) for cell in cells]
+        found = [self.cell(cell.dataset, cell.agent) for cell in cells]
+        if self._kind is Row:
+            found += self.held_out().merge(other.held_out(), replace=replace)
+        return found
 
     def notices(self) -> list[str]:
         """What a reader should know before comparing cells."""
@@ -114,8 +131,8 @@ class Results:
             os.close(lock)
 
 
-def _by_key(rows: Iterable[Row]) -> dict[tuple[int, int], list[Row]]:
-    found: dict[tuple[int, int], list[Row]] = {}
+def _by_key(rows: Iterable[AnyRow]) -> dict[tuple[int, int], list[AnyRow]]:
+    found: dict[tuple[int, int], list[AnyRow]] = {}
     for row in rows:
         found.setdefault(row.key, []).append(row)
     return found

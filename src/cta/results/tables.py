@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cta.envs.names import KNOWN
-from cta.results import ooc_rows
+from cta.results.pairs import PairCell, read_pairs
 from cta.results.paper import ALL_PAIRS, AVERAGE, PaperPair, PaperScore, paper_pairs, paper_scores
 from cta.results.protocol import Cell, short_list, short_steps, task_matrix
 from cta.results.records import by_score, by_seed, notices
@@ -153,7 +153,7 @@ def changed_settings(cell: Cell) -> list[str]:
 
 def ooc_table(results: Results, selection: Selection) -> Table:
     """Held-out pairs: direct success (success), for every pair and over all of them."""
-    ours = ooc_rows.read(results.folder / "ooc")
+    ours = read_pairs(results.folder / "ooc")
     lines, known = [], set()
     for score in paper_pairs():
         if not selection.wants(score.dataset, score.agent):
@@ -180,9 +180,7 @@ def _paper_pair(score: PaperPair) -> str:
     return f"{score.direct:g} ± {score.direct_std:g} ({score.success:g} ± {score.success_std:g})"
 
 
-def _ooc_line(
-    dataset: str, pair: str, agent: str, paper: str, cell: ooc_rows.OocCell, selection: Selection
-) -> tuple[str, ...]:
+def _ooc_line(dataset: str, pair: str, agent: str, paper: str, cell: PairCell, selection: Selection) -> tuple[str, ...]:
     pairs = cell.pairs if pair == ALL_PAIRS else (pair,)
     if not set(pairs) & set(cell.pairs):
         return (dataset, pair, agent, paper, *["–"] * (len(OOC_COLUMNS) - 4))

@@ -5,7 +5,7 @@ training that the record of the results will hold. A file can be scored on any m
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,6 @@ from safetensors.numpy import save
 
 from cta.agents import Agent, Networks, Spec, find
 from cta.config import from_dict, to_dict
-from cta.data.files import write_whole
 from cta.errors import CtaError
 from cta.training.checkpoints import flatten
 
@@ -94,10 +93,10 @@ def pack(
     seed: int,
     spec: Spec,
     training: Mapping[str, Any],
+    needed: Set[str],
     precision: Precision = "float32",
 ) -> bytes:
-    """The file's content for `networks` by step. float16 and bfloat16 halve it and round every weight."""
-    needed = read_by_act(agent, spec)
+    """The file's content for `networks` by step: the arrays `needed`, in 16 bits rounded and half as large."""
     dtype = DTYPES[precision]
     tensors = {
         f"{step}/{name}": np.ascontiguousarray(np.asarray(leaf).astype(dtype))
@@ -120,15 +119,6 @@ def pack(
         "training": dict(training),
     }
     return save(tensors, metadata={"cta": json.dumps(facts)})
-
-
-def write_packs(packs: Iterable[tuple[Path, bytes]]) -> list[Path]:
-    """Write files, each in one piece."""
-    written = []
-    for path, content in packs:
-        write_whole(path, content)
-        written.append(path)
-    return written
 
 
 def open_weights(path: str | Path) -> Weights:

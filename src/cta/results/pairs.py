@@ -1,0 +1,67 @@
+"""Held-out pairs as results: `ooc/` in a results folder, with the columns `pair,direct,lenient` added."""
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+
+from cta.results.protocol import EVALUATIONS, Cell, Protocol, protocol_of
+from cta.results.records import empty
+from cta.results.rows import PairRow, read_rows
+
+HELD_OUT = "held-out"
+
+
+def pair_count(dataset: str) -> int:
+    """How many pairs come with a dataset's world; an error where there are none."""
+    from cta.ooc.components import find_layout
+    from cta.ooc.pairs import built_in_pairs
+
+    return len(built_in_pairs(find_layout(dataset)))
+
+
+@dataclass(frozen=True)
+class PairCell(Cell):
+    """One agent trained on one kind of data (pairs cut, or a control)."""
+
+    condition: str = HELD_OUT
+    held_out = True
+
+    @property
+    def protocol(self) -> Protocol:
+        """The paper's seeds, steps and episodes, for every pair."""
+        return replace(protocol_of(self.dataset), tasks=pair_count(self.dataset))
+
+    @property
+    def pairs(self) -> tuple[str, ...]:
+        return tuple(sorted({row.pair for row in self.rows}, key=lambda pair: (len(pair), pair)))
+
+    @property
+    def steps(self) -> list[int]:
+        """The last (up to) three steps that are scored."""
+        return sorted({row.step for row in self.rows})[-EVALUATIONS:]
+
+    @property
+    def episodes(self) -> list[int]:
+        return sorted({row.episodes for row in self.rows})
+
+    def rates(self, pair: str, kind: str) -> list[float]:
+        """Each seed's rate (direct, successes or lenient), averaged over the last three evaluations."""
+        found: dict[int, list[float]] = defaultdict(list)
+        for row in self.rows:
+            if row.pair == pair and row.step in self.steps:
+                found[row.seed].append(getattr(row, kind) / row.episodes)
+        return [fmean(found[seed]) for seed in sorted(found)]
+
+
+def read_pairs(folder: Path) -> list[PairCell]:
+    """Every cell. Files in the folder itself are of data with the pairs cut; a subfolder's name says of which data."""
+    cells: dict[tuple[str, str, str], list[PairRow]] = defaultdict(list)
+    for path in sorted([*folder.glob("*.csv"), *folder.glob("*/*.csv")]):
+        condition = HELD_OUT if path.parent == folder else path.parent.name
+        for row in read_rows(path, PairRow):
+            cells[row.dataset, row.agent, condition].append(row)
+    return [
+        PairCell(dataset, agent, tuple(sorted(rows)), empty(dataset, agent), condition)
+        for (dataset, agent, condition), rows in sorted(cells.items())
+    ]

@@ -1,0 +1,156 @@
+"""What the driver decides, from files alone: nothing is started here."""
+
+import csv
+import os
+import time
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from cta.reproduce.board import Board
+from cta.reproduce.driver import Driver, Options
+from cta.reproduce.jobs import TRAIN
+from cta.reproduce.plan import Plan, PlannedCell
+from cta.reproduce.rates import Rates, Speed
+from cta.reproduce.units import Unit
+from cta.reproduce.watch import training_progress
+from cta.reproduce.work import Workspace
+from cta.results.records import empty
+from cta.results.rows import Row
+from cta.results.store import Results
+
+CELL = PlannedCell("desk-play-v0", "gcbc", (0, 1, 2, 3), 1000, (800, 900, 1000), episodes=2, curve_points=(400,))
+
+
+class Recorded(Driver):
+    """Notes what it would start."""
+
+    def __init__(self, folder: Path, **options):
+        space = Workspace(Plan("x", (CELL,)), folder / "work", Results(folder / "out"), dataset_dir=str(folder))
+        given = {"budget": None, "reserve": 0.0, "cores": 16, "later": False, "precision": "float32", "partial": False}
+        super().__init__(space, Rates(), Options(**{**given, **options}), Board())
+        self.started: list[list[str]] = []
+
+    def _begin(self, kind, name, subject, words):
+        self.started.append(words)
+
+
+def begin_run(driver: Recorded, *checkpoints: int, seeds=(0, 1, 2, 3)) -> Unit:
+    unit = driver.space.unit(CELL, seeds)
+    for step in checkpoints:
+        unit.checkpoint(step).mkdir(parents=True)
+    unit.path.mkdir(parents=True, exist_ok=True)
+    (unit.path / "config.json").write_text("{}")
+    return unit
+
+
+def train(driver: Recorded, unit: Unit, *, step: int = 0, rate: float = 0.0) -> SimpleNamespace:
+    """A training process, as far as the driver looks at it."""
+    calls: list[str] = []
+    job = SimpleNamespace(kind=TRAIN, subject=unit, seconds=30.0, name="train", calls=calls)
+    job.stop, job.wait = lambda: calls.append("stop"), lambda seconds: calls.append("wait")
+    driver._jobs.append(job)
+    driver._clock_before = 0.0
+    if rate:
+        with (unit.path / "train.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([("seed", "step", "steps_per_s", "memory"), (0, step, rate, 1)])
+    return job
+
+
+def options(words: list[str]) -> dict[str, str]:
+    return dict(pairwise(words))
+
+
+def test_the_seeds_of_a_checkpoint_are_shared_out_and_a_core_is_left_to_training(tmp_path):
+    driver = Recorded(tmp_path)
+    begin_run(driver, 800, 900)
+    driver._score()
+    assert [options(words)["--seeds"] for words in driver.started] == ["0,2", "1,3"]
+    assert {options(words)["--step"] for words in driver.started} == {"800,900"}
+    # Seven each, one process with the policy each at most: 16 cores are not asked for more.
+    assert {options(words)["--workers"] for words in driver.started} == {"7"}
+    driver._score()
+    assert len(driver.started) == 2
+
+
+def test_results_come_before_curves(tmp_path):
+    driver = Recorded(tmp_path)
+    begin_run(driver, 400, 800)
+    driver._score()
+    assert {options(words)["--step"] for words in driver.started} == {"800"}
+    driver._score()
+    assert {options(words)["--step"] for words in driver.started[2:]} == {"400"}
+
+
+def test_the_last_step_waits_for_the_end_of_its_process(tmp_path):
+    driver = Recorded(tmp_path)
+    job = train(driver, begin_run(driver, 900, 1000))
+    os.utime(job.subject.checkpoint(900), (time.time() - 60,) * 2)
+    driver._score()
+    assert {options(words)["--step"] for words in driver.started} == {"900"}
+    driver._jobs.remove(job)
+    driver._score()
+    assert {options(words)["--step"] for words in driver.started[2:]} == {"1000"}
+
+
+def test_on_a_budget_weights_are_kept_at_once_and_go_when_they_are_scored(tmp_path):
+    driver = Recorded(tmp_path, budget=100.0)
+    unit = begin_run(driver, 400, 800)
+    driver._pack()
+    (words,) = driver.started
+    assert words[:2] == ["results", "pack"] and options(words)["--step"] == "800"
+    for seed in CELL.seeds:
+        path = driver.space.weights_file(CELL, seed, 800)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    assert driver.space.unpacked() == []
+    rows = [Row("desk-play-v0", "gcbc", 2, 800, task, 2, 1) for task in range(1, 6)]
+    driver.space.results.add(empty("desk-play-v0", "gcbc"), rows)
+    driver.space.tidy(unit, weights=True)
+    assert [path.name.split(".")[2] for path in driver.space.all_weights()] == ["seed0", "seed1", "seed3"]
+    assert not Recorded(tmp_path / "other").options.packs
+
+
+@pytest.mark.parametrize(("rate", "fits"), [(12.0, True), (9.0, False)])
+def test_a_run_that_cannot_end_in_time_is_begun_again_with_fewer_seeds(tmp_path, rate, fits):
+    driver = Recorded(tmp_path, budget=95.0)
+    (tmp_path / "desk-play-v0.npz").touch()
+    unit = begin_run(driver)
+    job = train(driver, unit, step=50, rate=rate)
+    driver._watch_training()
+    assert job.calls == ([] if fits else ["stop", "wait"])
+    assert unit.begun == fits
+    if not fits:
+        # 111 s for four seeds and 60 to start: 95 are not enough for any number of them.
+        assert driver.forecast.ahead(driver.failed).choices == ()
+        driver.rates.speeds = [Speed("gcbc", "desk-play-v0", 4, 40.0, "recorded", whole=True)]
+        (choice,) = driver.forecast.ahead(driver.failed).choices
+        assert choice.seeds == (0, 1, 2) and choice.steps == 1000
+
+
+def test_a_run_near_its_end_is_never_given_up(tmp_path):
+    driver = Recorded(tmp_path, budget=95.0)
+    job = train(driver, begin_run(driver), step=300, rate=1.0)
+    driver._watch_training()
+    assert job.calls == []
+
+
+def test_a_seed_trained_elsewhere_is_not_trained_again_unless_asked(tmp_path):
+    driver = Recorded(tmp_path)
+    facts = {"seeds": [1, 2], "steps": 1000}
+    driver.space.results.add(empty("desk-play-v0", "gcbc") | {"training": [facts]})
+    assert driver.space.untouched(CELL) == [0, 3]
+    assert any("seeds 1,2 to score from their weights" in part for part in driver.space.left(CELL))
+    again = Workspace(driver.space.plan, driver.space.folder, driver.space.results, dataset_dir=None, retrain=True)
+    assert again.untouched(CELL) == [0, 1, 2, 3]
+
+
+def test_a_half_written_line_of_the_log_is_no_progress(tmp_path):
+    driver = Recorded(tmp_path)
+    unit = begin_run(driver)
+    train(driver, unit, step=50, rate=9.0)
+    with (unit.path / "train.csv").open("a") as file:
+        file.write("0,9")
+    assert training_progress(unit) == (50, 9.0)
