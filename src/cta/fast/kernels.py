@@ -193,6 +193,10 @@ def _split(groups: int, rows: int, live: int, width: int, count: int, dtype: Any
     return outputs
 
 
+# Compiled for themselves, the next four are traced and lowered once a shape: a run starts in fewer seconds.
+
+
+@partial(jax.jit, static_argnames=("dtype", "live", "fan"))
 def activate(u: Array, vectors: Array, dtype: Any, *, live: int, fan: bool) -> tuple[Array, Array]:
     """Bias, GELU and norm of a product, (groups, rows, out) in `dtype`: all rows, and the `live` first ones.
 
@@ -206,6 +210,7 @@ def activate(u: Array, vectors: Array, dtype: Any, *, live: int, fan: bool) -> t
     return found[0], found[-1]
 
 
+@partial(jax.jit, static_argnames="fan")
 def activate_back(u: Array, vectors: Array, dy: Float[Array, "groups rows out"], *, fan: bool) -> tuple[Array, Array]:
     """Gradients at the first rows of u, as many as `dy` has (in u's type and layout), and at the vectors."""
     groups, rows, width = dy.shape
@@ -218,6 +223,7 @@ def activate_back(u: Array, vectors: Array, dy: Float[Array, "groups rows out"],
     return du, jnp.sum(sums, axis=1)
 
 
+@partial(jax.jit, static_argnames=("part", "shared", "dtype"))
 def pair(
     f: Float[Array, "groups rows p b"], f_vectors: Array, g: Float[Array, "groups anchors p b"], g_vectors: Array,
     *, part: int, shared: int, dtype: Any,
@@ -240,6 +246,7 @@ def pair(
     return found[0], found[-1]
 
 
+@jax.jit
 def pair_back(f: Array, f_vectors: Array, g: Array, g_vectors: Array, dh: Array) -> tuple[Array, Array, Array, Array]:
     """Gradients of `pair` at the first rows of f and g (row n with anchor n), as many as `dh` has, and at the vectors.
 
