@@ -2,10 +2,13 @@
 
 import contextlib
 import difflib
+import io
 import os
+import signal
 import sys
 import threading
 from importlib import import_module
+from typing import TextIO
 
 from cta import __version__
 from cta.errors import CtaError
@@ -51,15 +54,27 @@ DONE, ERROR, USAGE, INTERRUPTED, SEED_STOPPED = 0, 1, 2, 3, 4
 
 
 def main() -> None:
-    """Entry point of the console script."""
+    """Entry point of the console script. SIGTERM is what Ctrl-C is; letters a terminal lacks are spelt out."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     code = run(sys.argv[1:])
+    for stream in (sys.stdout, sys.stderr):
+        _flush(stream)
     if any(thread.name == "evaluation" for thread in threading.enumerate()):
         # An evaluation nobody waits for is inside compiled code, where an orderly shutdown would abort.
-        with contextlib.suppress(OSError):
-            sys.stdout.flush()
-            sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _flush(stream: TextIO | None) -> None:
+    """What nobody takes any more (a closed pipe, a full disk) is dropped, so that the exit code stays what it is."""
+    if stream is None:
+        return
+    try:
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def run(argv: list[str]) -> int:
@@ -79,14 +94,23 @@ def run(argv: list[str]) -> int:
     try:
         return import_module(f"cta.cli.{name}").main(rest)
     except CtaError as error:
-        print(f"cta {name}: {error}", file=sys.stderr)
+        _complain(f"cta {name}: {error}")
         return ERROR
     except KeyboardInterrupt:
-        print(f"cta {name}: interrupted", file=sys.stderr)
+        _complain(f"cta {name}: interrupted")
         return INTERRUPTED
     except BrokenPipeError:
         # The reader of our output (head, less) has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _complain(f"cta {name}: {where}{error.strerror or error}")
+        return ERROR
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else USAGE
+
+
+def _complain(text: str) -> None:
+    with contextlib.suppress(OSError):  # nobody may listen any more
+        print(text, file=sys.stderr)

@@ -1,5 +1,6 @@
 """What a run comes to, on a terminal."""
 
+import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +23,8 @@ def conclude(command: str, go: Callable[[], Run]) -> int:
     try:
         run = go()
     except Interrupted as stop:
-        print(f"cta {command}: {stop}", file=sys.stderr)
+        with contextlib.suppress(OSError):
+            print(f"cta {command}: {stop}", file=sys.stderr)
         return INTERRUPTED
     finish(run)
     stopped = run.stopped()

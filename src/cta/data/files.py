@@ -33,15 +33,17 @@ def user_path(text: str | Path) -> Path:
 
 
 def is_path(name_or_path: str | Path) -> bool:
-    """Whether this is a FILE rather than a NAME: it has a folder or ends in .npz."""
+    """Whether this is a FILE rather than a NAME: it has a folder, ends in .npz or .npy, or is a folder itself."""
     text = str(name_or_path)
-    return isinstance(name_or_path, Path) or text.endswith(".npz") or os.sep in text
+    return isinstance(name_or_path, Path) or text.endswith((".npz", ".npy")) or os.sep in text or text in (".", "..")
 
 
 def resolve(name_or_path: str | Path, *, dataset_dir: str | Path | None = None) -> DatasetFiles:
     """NAME is NAME.npz and NAME-val.npz in the data folder; a FILE has its own `-val` beside it."""
     if is_path(name_or_path):
         train = user_path(name_or_path)
+        if train.is_dir():
+            raise CtaError(f"{name_or_path} is a folder: name a dataset file in it, FILE.npz")
         if train.suffix != ".npz":
             raise CtaError(f"{name_or_path}: a dataset file ends in .npz")
     else:

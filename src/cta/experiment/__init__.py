@@ -98,18 +98,21 @@ def start(config: RunConfig, *, quiet: bool = False) -> "Run":
     """Begin a run in a fresh directory."""
     config.check()
     run = RunDir.create(config)
-    return _go(run, quiet)
+    return _go(run, quiet, fresh=True)
 
 
 def resume(path: str | Path, *, quiet: bool = False) -> "Run":
     """Continue a run from its newest checkpoint, or from the beginning if it has none."""
-    return _go(RunDir.open(path), quiet)
+    return _go(RunDir.open(path), quiet, fresh=False)
 
 
-def _go(run: RunDir, quiet: bool) -> "Run":
-    """Train in a directory that nobody else writes to meanwhile. Whatever goes wrong, one line says how to go on."""
+def _go(run: RunDir, quiet: bool, *, fresh: bool) -> "Run":
+    """Train in a directory that nobody else writes to meanwhile. Whatever goes wrong, one line says how to go on.
+
+    A `fresh` run that cannot even open its data leaves no run behind.
+    """
     enable_cache()
-    again = f"`cta resume {run.path}` continues"
+    again = f"{run.resume_command} continues"
     with RunConsole(quiet=quiet) as console:
         run.acquire(console.say)
         try:
@@ -118,13 +121,28 @@ def _go(run: RunDir, quiet: bool) -> "Run":
         except OSError as error:
             where = error.filename or run.path
             raise CtaError(f"{where}: {error.strerror or error}; once that is mended, {again}") from error
+        except (jax.errors.JaxRuntimeError, MemoryError) as error:
+            raise CtaError(f"{_device_failure(error)}, {again}") from error
+        except KeyboardInterrupt:
+            raise Interrupted(f"stopped; {again}") from None
         except CtaError as error:
+            if fresh and "dataset" not in run.provenance():
+                run.withdraw()
+                raise
             if "cta resume" in str(error):
                 raise
             raise CtaError(f"{error}; once that is mended, {again}") from error
         finally:
             run.release()
     return Run(run.path)
+
+
+def _device_failure(error: Exception) -> str:
+    said = " ".join(str(error).split())[:200]
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in said:
+        less = "begin a new run with a smaller --agent.batch-size or fewer --seeds"
+        return f"out of memory ({said}): {less}; once more memory is free"
+    return f"the device failed ({said}); once that is mended"
 
 
 class Run:

@@ -25,7 +25,7 @@ def open_data(run: RunDir, config: RunConfig, *, say: Callable[[str], None], eva
     except CtaError as error:
         if "dataset" not in known:
             raise
-        raise CtaError(f"{error}; with the data back in place, `cta resume {run.path}` continues") from error
+        raise CtaError(f"{error}; with the data back in place, {run.resume_command} continues") from error
     if name in KNOWN:
         check_fits(train, environment_name(name))
     facts = {
@@ -63,7 +63,7 @@ def _compare(run: RunDir, config: RunConfig, known: dict, found: dict) -> None:
     parts = {"fingerprint": config.dataset, "validation_fingerprint": f"the validation data of {config.dataset}"}
     for key, what in parts.items():
         if key in known and known[key] != found[key]:
-            back = f"put the old data back, then `cta resume {run.path}`; or begin a new run"
+            back = f"put the old data back, then {run.resume_command}; or begin a new run"
             raise CtaError(f"{what} has changed since this run began: its fingerprint is not that of the run; {back}")
 
 

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import threading
 import time
 from collections.abc import Callable
@@ -63,8 +64,22 @@ class RunDir:
     def check_free(self) -> None:
         """Complain if a run was begun here."""
         if (self.path / "config.json").exists():
-            resume = f"`cta resume {self.path}` continues it, or choose --run-dir"
-            raise CtaError(f"{self.path} already holds a run: {resume}")
+            raise CtaError(f"{self.path} already holds a run: {self.resume_command} continues it, or choose --run-dir")
+
+    @property
+    def resume_command(self) -> str:
+        """What to type to go on."""
+        return f"`cta resume {shlex.quote(str(self.path))}`"
+
+    def withdraw(self) -> None:
+        """Undo `create`, so that the same command can be given again, mended."""
+        # The config first: without it a directory is no run.
+        for name in ("config.json", "provenance.json", "train.csv", "eval.csv"):
+            (self.path / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # other things in it are not ours
+            self.checkpoints.rmdir()
+            self.release()
+            self.path.rmdir()
 
     def acquire(self, say: Callable[[str], None] = lambda text: None) -> None:
         """Become the one process that writes here; an error that names the other one if there is."""

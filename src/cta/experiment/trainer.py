@@ -52,7 +52,7 @@ class Trainer:
         self.logs: list[MetricLog] = []
         self.failed_evaluations: dict[int, str] = {}
         self._stop = Stop()
-        self._resume = f"`cta resume {run.path}` continues"
+        self._resume = f"{run.resume_command} continues"
         self._rate = 0.0
         self._compiled = False
 
@@ -99,7 +99,7 @@ class Trainer:
         if self.failed_evaluations:
             reason = self.failed_evaluations[max(self.failed_evaluations)]
             steps = ", ".join(f"{step:,}" for step in sorted(self.failed_evaluations))
-            again = f"`cta resume {self.run.path}` tries again"
+            again = f"{self.run.resume_command} tries again"
             raise CtaError(f"{self.run.path}: trained, but not scored at step {steps} ({reason}); {again}")
         self.run.record({"finished": time.strftime("%Y-%m-%dT%H:%M:%S%z")})
 
@@ -181,7 +181,7 @@ class Trainer:
     def _loop(self, group: SeedGroup, checkpoints: Checkpoints, evaluation: BackgroundEvaluation | None) -> None:
         config = self.config
         intervals = [i for i in (config.log_interval, config.eval_interval, config.checkpoint_interval) if i]
-        count, since = 10, group.step // config.log_interval * config.log_interval
+        count, since = max(10, group.grain), group.step // config.log_interval * config.log_interval
         while group.step < config.steps and self.health.live:
             ahead = min(min(i - group.step % i for i in intervals), config.steps - group.step)
             count = self._advance(group, min(count, ahead, BLOCK))
@@ -220,14 +220,14 @@ class Trainer:
         self.console.orders(group.step, rows)
 
     def _advance(self, group: SeedGroup, count: int) -> int:
-        """Run a block; returns how many steps make about a second."""
+        """Run a block; returns how many steps make about a second, in whole grains."""
         begin = time.perf_counter()
         group.run(count)
         if self._compiled:
             self._rate = count / (time.perf_counter() - begin)
         self._compiled = True
         self.console.steps(group.step, self.config.steps, self._rate)
-        return max(10, int(self._rate))
+        return max(10, group.grain, int(self._rate) // group.grain * group.grain)
 
     def _check_numbers(self, group: SeedGroup) -> None:
         """Stop the seeds whose losses went bad since the last look; the others train on."""
