@@ -1,6 +1,7 @@
 """`cta reproduce` on the desk, with real processes: a spent budget, a killed driver, and the end of it all."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -171,6 +172,42 @@ def test_rounded_weights_are_smaller_close_and_named(story, tmp_path):
     results = str(tmp_path / "scores")
     assert run(["evaluate", str(file), "--results", results, "--episodes", "1"]) == 0
     assert Results(results).record("desk-play-v0", "gcbc")["scoring"][0]["weights"] == "bfloat16"
+
+
+LONGER = PLAN.replace("episodes = 20, episode_steps = 60", "episodes = 40, episode_steps = 150")
+HELD_OUT_PLAN = LONGER + "held_out = true"
+
+
+@pytest.mark.slow
+def test_held_out_pairs_are_cut_trained_kept_and_scored_elsewhere(tmp_path, capsys):
+    driver = Driver(tmp_path)
+    (tmp_path / "tiny.toml").write_text(HELD_OUT_PLAN)
+    code, text = driver.finish(driver.start("--evaluate", "later", "--budget", "10m"))
+    assert code == 0 and "to score" in text and "6 files" in text, text
+    weights = sorted((tmp_path / "out" / "ooc" / "weights").iterdir())
+    assert [path.name for path in weights] == [
+        f"{CELL}.seed{seed}.{step}k.safetensors" for seed in (0, 1) for step in (1, 2, 3)
+    ]
+    assert not (tmp_path / "out" / f"{CELL}.csv").exists()
+    brought = tmp_path / "brought" / "out"
+    shutil.copytree(tmp_path / "out", brought)
+    assert run(["results", "add", str(brought), "--to", str(tmp_path / "all")]) == 0
+    files = [str(path) for path in sorted((brought / "ooc" / "weights").iterdir())]
+    assert run(["evaluate", *files, "--results", str(tmp_path / "all"), "--episodes", "2"]) == 0
+    cell = Results(tmp_path / "all").held_out().cell("desk-play-v0", "gcbc")
+    assert {(*row.key, row.pair) for row in cell.rows} == {
+        (seed, step, f"pair{pair}") for seed in (0, 1) for step in (1000, 2000, 3000) for pair in (1, 2, 3)
+    }
+    (training,) = cell.record["training"]
+    assert training["seeds"] == [0, 1] and training["data"]["provenance"]["ooc"]["kind"] == "held-out"
+    capsys.readouterr()
+    assert run(["table", "ooc", "--ours", "--results", str(tmp_path / "all"), "--no-intervals"]) == 0
+    assert "incomplete" in capsys.readouterr().out
+    # With the scores in its results folder the driver has nothing left to do.
+    shutil.rmtree(tmp_path / "out")
+    shutil.copytree(tmp_path / "all", tmp_path / "out")
+    code, text = driver.finish(driver.start())
+    assert code == 0 and "the plan is done" in text, text
 
 
 def test_what_acting_reads_is_found_by_tracing():

@@ -11,7 +11,7 @@ import pytest
 
 from cta.reproduce.board import Board
 from cta.reproduce.driver import Driver, Options
-from cta.reproduce.jobs import TRAIN
+from cta.reproduce.jobs import SCORE, TRAIN
 from cta.reproduce.plan import Plan, PlannedCell
 from cta.reproduce.rates import Rates, Speed
 from cta.reproduce.units import Unit
@@ -73,6 +73,18 @@ def test_the_seeds_of_a_checkpoint_are_shared_out_and_a_core_is_left_to_training
     assert {options(words)["--workers"] for words in driver.started} == {"7"}
     driver._score()
     assert len(driver.started) == 2
+
+
+def test_a_process_that_is_free_first_takes_no_more_than_its_half(tmp_path):
+    driver = Recorded(tmp_path)
+    begin_run(driver, 400, 800)
+    driver._jobs.append(SimpleNamespace(kind=SCORE))
+    driver._score()
+    driver._score()
+    assert [(options(words)["--seeds"], options(words)["--step"]) for words in driver.started] == [
+        ("0,2", "800"),
+        ("1,3", "800"),
+    ]
 
 
 def test_results_come_before_curves(tmp_path):

@@ -22,8 +22,8 @@ SEED_STOPPED = 4
 POLL_S = 0.5
 SCORERS = 2
 """Two scoring processes fill the cores better than one, whose last long episodes leave most of them idle."""
-EARLY = 0.25
-"""Up to this share of its steps, a run that turns out too slow for the budget is begun again with fewer seeds."""
+EARLY = (0.02, 0.25)
+"""Between these shares of its steps, a run that turns out too slow for the budget is begun again with fewer seeds."""
 MARGIN = 1.03
 """Training slows down a little when scoring begins beside it."""
 
@@ -118,21 +118,19 @@ class Driver:
         self._begin(GENERATE, cell.material, cell, data_words(self.space, cell, workers))
 
     def _score(self) -> None:
-        """Checkpoints of a run that wait, its seeds shared out among processes: starting one takes a while."""
+        """The checkpoints of a run that wait, in one process for each half of its seeds: starting one takes a while."""
         room = SCORERS - sum(job.kind in (SCORE, GENERATE) for job in self._jobs)
         waiting = self._new(SCORE, self.space.all_pending())
-        if room < 1 or not waiting:
-            return
-        first = waiting[0]
-        group = [item for item in waiting if item.unit == first.unit and item.urgent == first.urgent]
-        seeds = sorted({seed for item in group for seed in item.seeds})
-        for part in (seeds[number::room] for number in range(room)):
+        group = [item for item in waiting if (item.unit, item.urgent) == (waiting[0].unit, waiting[0].urgent)]
+        for number in range(SCORERS):
+            part = group[0].unit.seeds[number::SCORERS] if group else ()
             items = [replace(item, seeds=tuple(s for s in item.seeds if s in part)) for item in group]
             items = [item for item in items if item.seeds]
-            if items:
+            if items and room > 0:
+                room -= 1
                 self._asked |= {(SCORE, item.unit, item.step, seed) for item in items for seed in item.seeds}
                 steps = ", ".join(f"{item.step:,}" for item in items)
-                name = f"{self.space.unit(first.unit.cell, part).name}, step {steps}"
+                name = f"{self.space.unit(items[0].unit.cell, part).name}, step {steps}"
                 self._begin(SCORE, name, items, score_words(self.space, items, self.options.share))
 
     def _pack(self) -> None:
@@ -201,7 +199,8 @@ class Driver:
         if not rate or job.seconds < 20:
             return
         self.rates.measured(unit.cell.agent, unit.cell.dataset, len(unit.seeds), rate * len(unit.seeds))
-        if self._deadline is None or self.options.partial or step > EARLY * unit.cell.steps or unit.checkpoints():
+        early = EARLY[0] <= step / unit.cell.steps <= EARLY[1] and not unit.checkpoints()
+        if self._deadline is None or self.options.partial or not early:
             return
         if (unit.cell.steps - step) / rate * MARGIN > self._deadline - time.monotonic():
             self.board.say(f"too slow for the budget ({rate:,.0f} steps/s): {unit.name} is given up at step {step:,}")
