@@ -14,7 +14,7 @@ from PIL import Image
 
 import cta
 from cta.analysis import semantics, states
-from cta.analysis.neighbours import nearest, neighbour_groups
+from cta.analysis.neighbours import among, nearest, neighbour_groups
 from cta.analysis.pairs import draw_pairs
 from cta.analysis.purity import Labelled, choose_queries, measure, table
 from cta.analysis.representations import DIFFERENCE, names
@@ -106,10 +106,11 @@ def test_nearest_agrees_with_all_distances_across_blocks():
 
 
 def test_neighbours_come_from_other_episodes_unless_there_is_one():
-    groups, count = neighbour_groups(np.array([0, 0, 0, 1, 2]))
-    assert groups.tolist() == [0, 0, 0, 1, 2] and count == 2
-    groups, count = neighbour_groups(np.zeros(4, np.int64))
-    assert groups.tolist() == [0, 1, 2, 3] and count == 3
+    several, one = np.array([0, 0, 0, 1, 2]), np.zeros(4, np.int64)
+    groups, count = neighbour_groups(several)
+    assert groups.tolist() == [0, 0, 0, 1, 2] and count == 2 and among(several) == "pairs of other episodes"
+    groups, count = neighbour_groups(one)
+    assert groups.tolist() == [0, 1, 2, 3] and count == 3 and among(one) == "pairs of the one episode there is"
 
 
 # --------------------------------------------------------------------------------------------- purity

@@ -28,7 +28,8 @@ def write_run(path, *, agent="cta", dataset="desk-play-v0", seeds=(0, 1), steps=
     path.mkdir(parents=True)
     settings = {"agent": {"lr": 0.001}, "agent_name": agent, "dataset": dataset, "seeds": list(seeds), "steps": steps}
     (path / "config.json").write_text(json.dumps({**settings, **config}))
-    made = {"command": "cta data generate desk-play-v0 --seed 0"} | ({"ooc": cut} if cut else {})
+    made = {"command": "cta data generate desk-play-v0 --seed 0"}
+    made = {"ooc": cut, "source": {"name": "whole-v0", "provenance": made}} if cut else made
     facts = {"command": "cta train", "dataset": {"fingerprint": "f" * 64, "transitions": 100, "provenance": made}}
     (path / "provenance.json").write_text(json.dumps(facts))
     lines = ["dataset,agent,seed,step,task,episodes,successes"]
@@ -152,8 +153,9 @@ def test_ours_stand_beside_the_paper_s(tmp_path):
 
 
 def test_cut_data_are_not_compared_with_the_paper_s(tmp_path):
-    pair = {"name": "open", "context": {"window": "closed"}, "event": {"drawer": "open"}, "K": 15}
-    counts = {"pairs": [{"events": 3, "removed": 45}], "removed": 45, "transitions_left": 55}
+    context = {"window": "closed", "window_lock": "locked"}
+    pair = {"name": "open", "context": context, "event": {"drawer": "open"}, "K": 15}
+    counts = {"pairs": [{"events": 3, "removed": 1045}], "removed": 1045, "transitions_left": 55}
     cut = {"kind": "held-out", "first_pair": 1, "pair": [pair], "report": counts}
     path = write_run(tmp_path / "a", dataset="x/scene-play-v0.npz", cut=cut)
     rows = "scene-play-v0,cta,{},4,1,10,8,pair1,{},7\n"
@@ -163,7 +165,13 @@ def test_cut_data_are_not_compared_with_the_paper_s(tmp_path):
     data = data_of(build([path], out=tmp_path / "page", episodes=0).path)
     assert all(row["ours"] is None for table in data["paper"] for row in table["rows"])
     (study,) = data["ooc"]
-    assert study["cut"]["rows"] == [["1 open", {"text": "window closed", "class": "wrap"}, "drawer open", 15, 3, 45]]
+    (row,) = study["cut"]["rows"]
+    assert row[:3] == ["1 open", {"text": "window closed, window locked", "class": "wrap"}, "drawer open"]
+    assert row[3:] == [{"text": text, "sort": number} for text, number in (("15", 15), ("3", 3), ("1,045", 1045))]
+    (note,) = data["data_notes"]
+    assert "pairs cut: cut from whole-v0, made by `cta data generate desk-play-v0 --seed 0`, fingerprint ffff" in note
+    # It has a section of its own, so it is not listed again among the versions.
+    assert "ooc" not in data["runs"][0]["provenance"]["dataset"]["provenance"]
     ours, paper = study["table"]["rows"]
     assert [ours[0], ours[1], ours[4]["text"], ours[-1]["text"]] == ["cta", "pairs cut", "40±20 (80±0)", "70±0"]
     assert (paper[1], paper[4]["text"]) == ("paper", "57±12 (98±2)")

@@ -40,6 +40,9 @@ def page_file(tmp_path_factory):
     records = [shutil.copytree(RECORDS / name, folder / name) for name in ("cta", "hiql")]
     config = json.loads((records[0] / "config.json").read_text())
     (records[0] / "config.json").write_text(json.dumps({**config, "agent_name": HOSTILE}))
+    facts = json.loads((records[1] / "provenance.json").read_text())
+    facts["dataset"]["a_name_and_a_value_longer_than_phones_are_wide"] = "0123456789abcdef" * 4
+    (records[1] / "provenance.json").write_text(json.dumps(facts))
     return build([run.path, *records], out=folder / "page", episodes=1).path
 
 
@@ -204,7 +207,9 @@ def test_phones_and_the_dark(browser, page_file, width, dark):
         # The map is drawn: its canvas is not of one colour.
         drawn = "c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size"
         assert page.eval_on_selector("#map canvas", drawn) > 20
-        page.locator("#settings summary").first.click()
+        for summary in page.locator("#settings summary").all():
+            summary.click()
+        assert page.locator("#settings dd").count() > 100
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
@@ -224,5 +229,8 @@ def test_the_demo_ends_with_such_a_page(browser, tmp_path, capsys):
         assert page.locator("#map .near button").count() > 0 and page.locator("#map table").count() >= 1
         assert page.locator("#rollouts .player").count() == 2
         assert any("held-out pair 1" in text for text in page.locator("#rollouts option").all_inner_texts())
+    with opened(browser, file, width=390, touch=True) as page:
+        page.locator("#settings summary").first.click()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert run(["demo", "--out", str(out)]) == 1
     assert "not empty" in capsys.readouterr().err

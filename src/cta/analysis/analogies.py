@@ -12,7 +12,7 @@ import numpy as np
 from cta import provenance
 from cta.agents import Spec
 from cta.analysis import embedding, figures, purity, queries, representations
-from cta.analysis.neighbours import METRICS, nearest, neighbour_groups
+from cta.analysis.neighbours import METRICS, among, nearest, neighbour_groups
 from cta.analysis.paint import open_painter
 from cta.analysis.pairs import DESK_STEPS_APART, STEPS_APART, Pairs, draw_pairs
 from cta.analysis.semantics import Labels, Semantics, read
@@ -105,6 +105,7 @@ def make_map(run: Run, options: MapOptions, out: Path, *, say: Say = print) -> d
         "step": step,
         "pairs": len(pairs),
         "representation": mapped,
+        "among": among(pairs.episodes),
         "method": settings,
         "purity": purity.table(rows) if rows else [],
         "purity_by_task": purity.task_table(rows, mapped),

@@ -54,6 +54,11 @@ def _smallest(away: np.ndarray, count: int) -> np.ndarray:
     return np.where(np.isfinite(distance), best, -1)
 
 
+def among(episodes: np.ndarray) -> str:
+    """What neighbours are looked for among, in words."""
+    return "pairs of other episodes" if len(np.unique(episodes)) > 1 else "pairs of the one episode there is"
+
+
 def neighbour_groups(episodes: np.ndarray, count: int = NEAREST) -> tuple[np.ndarray, int]:
     """Groups whose members are never each other's neighbours, and how many neighbours every pair can then have.
 

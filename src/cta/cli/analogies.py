@@ -90,7 +90,8 @@ def main(argv: list[str]) -> int:
         f"{out}: map.json {size / 1e6:.1f} MB with {contents['pairs']:,} pairs, "
         f"{len(contents['frames'])} of them with frames ({images / 1e6:.1f} MB)"
     )
-    console.print(f"pictures: {out / 'map.png'}, {out / 'neighbours-cosine.png'}, {out / 'neighbours-l2.png'}")
+    names = ("map.png", *(("neighbours-cosine.png", "neighbours-l2.png") if settings.frames else ()))
+    console.print(f"pictures: {', '.join(str(out / name) for name in names)}")
     return DONE
 
 
@@ -100,7 +101,7 @@ def print_purity(console: Console, contents: dict[str, Any]) -> None:
         console.print("no pair could be named after one event, so there is no purity to measure")
         return
     for title, rows in (
-        ("ten nearest pairs of other episodes, by cosine, %", contents["purity"]),
+        (f"ten nearest {contents['among']}, by cosine, %", contents["purity"]),
         (f"{contents['representation']} by task, %", contents["purity_by_task"]),
     ):
         table = Table(title=title)

@@ -14,6 +14,11 @@ from cta.report.pack import pack_integers, pack_numbers
 FORMAT = 1
 FRAME_PIXELS = 144
 FRAME_QUALITY = 72
+TITLES = {
+    "same_task_other_context_%": "Same task, other context, %",
+    "purity_across_contexts_%": "Across contexts, %",
+    "purity_shuffled_labels_%": "Shuffled labels, %",
+}
 
 
 def read_map(run: Path) -> dict[str, Any] | None:
@@ -51,6 +56,7 @@ def _packed(stored: dict[str, Any]) -> dict[str, Any]:
         "purity",
         "purity_by_task",
         "representation",
+        "among",
     )
     return {
         **{name: stored.get(name) for name in kept},
@@ -112,7 +118,9 @@ def words(found: dict[str, Any]) -> dict[str, Any]:
     method = found.get("method") or {}
     name = str(method.get("name", "t-SNE"))
     rest = ", ".join(
-        f"{key} {method[key]}" for key in ("library", "version", "perplexity", "iterations") if key in method
+        phrase.format(method[key])
+        for key, phrase in (("library", "{}"), ("perplexity", "perplexity {:g}"), ("iterations", "{} iterations"))
+        if key in method
     )
     tables = [
         ("Are near analogies the same task?", found.get("purity") or []),
@@ -131,11 +139,14 @@ def _purity_table(rows: list[dict[str, Any]]) -> dict[str, Any]:
     def cell(row: dict[str, Any], name: str) -> Any:
         value, spread = row.get(name), row.get(name.replace("_%", "_sd"))
         if not name.endswith("_%") or value is None:
-            return value
+            return "–" if value == "none" else value
         return {"text": f"{value:.1f} ± {spread:.1f}" if isinstance(spread, float) else f"{value:.1f}", "sort": value}
 
     columns = [
-        {"title": name.replace("_%", ", %").replace("_", " "), "number": not isinstance(rows[0][name], str)}
+        {
+            "title": TITLES.get(name) or name.replace("_%", ", %").replace("_", " ").capitalize(),
+            "number": not isinstance(rows[0][name], str),
+        }
         for name in names
     ]
     return {"columns": columns, "rows": [[cell(row, name) for name in names] for row in rows]}

@@ -121,8 +121,15 @@ def _run(run: RunRecord, label: str) -> dict[str, Any]:
         "agent": run.agent,
         "dataset": run.dataset,
         "config": run.config,
-        "provenance": run.provenance,
+        "provenance": _shown_provenance(run.provenance),
     }
+
+
+def _shown_provenance(known: dict[str, Any]) -> dict[str, Any]:
+    """Without the record of a cut, which has a section of its own."""
+    data = known.get("dataset") or {}
+    made = {name: value for name, value in (data.get("provenance") or {}).items() if name != "ooc"}
+    return {**known, "dataset": {**data, "provenance": made}}
 
 
 def _training(runs: Sequence[RunRecord], one: dict[str, Any]) -> dict[str, Any]:
@@ -138,7 +145,10 @@ def _training(runs: Sequence[RunRecord], one: dict[str, Any]) -> dict[str, Any]:
 def _data_note(run: RunRecord) -> str:
     seen = run.provenance.get("dataset") or {}
     source = seen.get("provenance") or {}
-    made = f"made by `{source['command']}`" if source.get("command") else "of unknown origin"
+    whole = source.get("source") or {}
+    command = source.get("command") or (whole.get("provenance") or {}).get("command")
+    made = f"made by `{command}`" if command else "of unknown origin"
+    made = f"cut from {whole['name']}, {made}" if whole.get("name") else made
     mark = f", fingerprint {str(seen['fingerprint'])[:12]}" if seen.get("fingerprint") else ""
     return f"{run.data}: {made}{mark}."
 

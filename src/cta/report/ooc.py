@@ -91,16 +91,16 @@ def _cut_table(cut: dict[str, Any]) -> dict[str, Any]:
     rows = []
     for place, pair in enumerate(cut.get("pair") or []):
         count = counts[place] if place < len(counts) else {}
-        context = ", ".join(f"{name} {value}" for name, value in pair["context"].items())
-        event = ", ".join(f"{name} {value}" for name, value in pair["event"].items())
+        context, event = (
+            ", ".join(f"{name.removesuffix('_lock').replace('_', ' ')} {value}" for name, value in pair[what].items())
+            for what in ("context", "event")
+        )
         rows.append(
             [
                 f"{first + place} {pair.get('name', '')}",
                 {"text": context, "class": "wrap"},
                 event,
-                pair["K"],
-                count.get("events"),
-                count.get("removed"),
+                *(_count(number) for number in (pair["K"], count.get("events"), count.get("removed"))),
             ]
         )
     gone, left = (int(report.get(name, 0)) for name in ("removed", "transitions_left"))
@@ -110,6 +110,10 @@ def _cut_table(cut: dict[str, Any]) -> dict[str, Any]:
         "columns": [{"title": title, "number": place > 2} for place, title in enumerate(titles)],
         "rows": rows,
     }
+
+
+def _count(number: int | None) -> dict[str, Any]:
+    return {"text": "–" if number is None else f"{number:,}", "sort": number}
 
 
 def _table(lines: Sequence[Any], dataset: str) -> dict[str, Any]:
@@ -132,5 +136,5 @@ def _table(lines: Sequence[Any], dataset: str) -> dict[str, Any]:
                 {"text": text, "sort": rate.mean if rate else None, "class": "strong" if name == ALL else None}
             )
         rows.append(cells)
-    columns = [{"title": name.replace("pair", "pair "), "number": place > 1} for place, name in enumerate(header)]
-    return {"columns": columns, "rows": rows}
+    titles = (name.replace("pair", "pair ").capitalize() for name in header)
+    return {"columns": [{"title": title, "number": place > 1} for place, title in enumerate(titles)], "rows": rows}

@@ -22,7 +22,7 @@ const summarise = (curve) => {
 const path = (points, x, y) => points.map((p, i) => `${i ? "L" : "M"}${x(p[0]).toFixed(1)},${y(p[1]).toFixed(1)}`).join("");
 
 /** One chart of several curves over steps. `lines` are {label, tint, curve}. */
-const curveChart = (lines, { percent, describe, caption }) => {
+const curveChart = (lines, { percent, title, describe, caption }) => {
   const hidden = new Set();
   const stage = el("div"), reading = el("div", { class: "reading", "aria-live": "polite" });
   let frame = null, cursor = null;
@@ -34,7 +34,7 @@ const curveChart = (lines, { percent, describe, caption }) => {
     return [low - room, high + room];
   };
   const draw = (width) => {
-    const height = Math.max(210, Math.min(340, width * 0.55)), left = percent ? 44 : 58, right = 12, top = 10, bottom = 38;
+    const height = Math.max(210, Math.min(340, width * 0.55)), left = percent ? 44 : 58, right = 12, top = 30, bottom = 40;
     const summaries = shown().map((line) => ({ ...line, points: summarise(line.curve) })).filter((line) => line.points.length);
     const steps = summaries.flatMap((s) => s.points.map((p) => p.step));
     const first = Math.min(0, ...steps), last = Math.max(1, ...steps);
@@ -49,6 +49,7 @@ const curveChart = (lines, { percent, describe, caption }) => {
       picture.append(svg("line", { class: tick === 0 ? "axis base" : "axis", x1: left, x2: width - right, y1: y(tick), y2: y(tick) }),
         svg("text", { x: left - 8, y: y(tick) + 4, "text-anchor": "end" }, percent ? `${tick}%` : `${+tick.toPrecision(4)}`));
     }
+    picture.append(svg("text", { x: 0, y: 12 }, title));
     for (const tick of niceTicks(first, last, Math.max(2, Math.floor(width / 110)))) {
       picture.append(svg("text", { x: x(tick), y: height - bottom + 18, "text-anchor": tick === last ? "end" : "middle" }, short(tick)));
     }

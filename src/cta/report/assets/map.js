@@ -99,6 +99,12 @@ const analogyMap = (stored, world) => {
   };
 
   const facts = (i) => [map.tasks[map.task.at(i)], map.contexts[map.context.at(i)]];
+  /** The context of a neighbour, told by what differs from the chosen pair's. */
+  const beside = (context, own) => {
+    if (context === own) return "same context";
+    const parts = context.split(", "), known = own.split(", ");
+    return parts.length === known.length ? parts.filter((part) => !known.includes(part)).join(", ") : context;
+  };
   const choose = (i) => {
     chosen = i;
     overlay();
@@ -109,12 +115,12 @@ const analogyMap = (stored, world) => {
       pairOf(map, i, world));
     put(nearest,
       el("h3", {}, `Its ${near.length} nearest analogies`),
-      el("p", { class: "note" }, `${metric === "l2" ? "Euclidean" : "Cosine"} distance between analogies, among pairs of other episodes; ${same} of ${near.length} have the same task.`),
+      el("p", { class: "note" }, `${metric === "l2" ? "Euclidean" : "Cosine"} distance between analogies, among ${stored.among || "pairs of other episodes"}; ${same} of ${near.length} have the same task.`),
       el("ol", { class: "near" }, near.map((j, place) => {
         const [t, c] = facts(j);
         return el("li", {}, el("button", { type: "button", "data-point": j, "aria-label": `Nearest analogy ${place + 1}: ${t}; context ${c}`, onclick: () => { choose(j); canvas.focus({ preventScroll: true }); } },
           pairOf(map, j, world, false),
-          el("span", { class: "key" }, swatch(taskTints[map.task.at(j)]), t), el("span", { class: "note" }, c)));
+          el("span", { class: "key" }, swatch(taskTints[map.task.at(j)]), t), el("span", { class: "note" }, beside(c, context))));
       })));
   };
   const nearestTo = (x, y) => {
@@ -210,5 +216,5 @@ const analogyMap = (stored, world) => {
   if (count) choose(firstPoint);
   return el("div", {},
     el("div", { class: "row" }, colouring.node, distances.node, named?.node ?? null),
-    el("div", { class: "map" }, stage, el("div", {}, detail, legend)), nearest);
+    el("div", { class: "map" }, stage, el("div", {}, detail, stored.schematic.kind === "desk" && world ? deskKey(world) : null, legend)), nearest);
 };

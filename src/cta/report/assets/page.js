@@ -2,15 +2,22 @@
 const main = document.getElementById("content"), contents = el("div", { class: "inner" });
 document.getElementById("contents").append(contents);
 
+/** Sections by the names that the line of links has room for. */
+const SHORT = { runs: "Runs", curves: "Curves", tasks: "Tasks", paper: "The paper", map: "Analogy map", settings: "Configuration" };
 const section = (id, title, ...children) => {
   if (!children.flat(Infinity).some(Boolean)) return;
   main.append(el("section", { id, "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, title), children));
-  contents.append(el("a", { href: `#${id}` }, title));
+  contents.append(el("a", { href: `#${id}` }, SHORT[id] || title));
 };
 const note = (text) => el("p", { class: "note" }, prose(text));
 const datasets = [...new Set(data.series.map((one) => one.data))];
 const tints = new Map();
 data.series.forEach((one, i) => tints.set(one, colour(datasets.length > 1 ? [...new Set(data.series.map((s) => s.label))].indexOf(one.label) : i)));
+/** An agent's name with its colour, if it has one on this page. */
+const keyOf = (label) => {
+  const one = data.series.find((other) => other.label === label);
+  return one ? el("span", { class: "key" }, swatch(tints.get(one)), label) : label;
+};
 const perDataset = (make) => datasets.map((dataset) => {
   const inside = make(dataset, data.series.filter((one) => one.data === dataset));
   return inside && (datasets.length > 1 ? [el("h3", {}, dataset), inside] : inside);
@@ -52,8 +59,8 @@ const curveSection = () => perDataset((dataset, lines) => {
     : `${lines.length > 1 ? "One seed each" : "One seed"}, so there is no band: how much another seed would differ is not known from this page.`)
     + " Point at the chart, or focus it and use the arrow keys, to read values.";
   const show = (choice) => put(stage, curveChart(pick(choice), {
-    caption, percent: !metrics.includes(choice),
-    describe: (all) => `${choices.find(([value]) => value === choice)[1]} over training steps. ` + all.map((line) => `${line.label}: ${tenth(line.points.at(-1).mean)} at step ${whole(line.points.at(-1).step)}`).join(", "),
+    caption, percent: !metrics.includes(choice), title: new Map(choices).get(choice),
+    describe: (all) => `${new Map(choices).get(choice)} over training steps. ` + all.map((line) => `${line.label}: ${tenth(line.points.at(-1).mean)} at step ${whole(line.points.at(-1).step)}`).join(", "),
   }));
   show("all");
   return [el("div", { class: "row" }, chooser("Show", choices, show).node), stage];
@@ -102,18 +109,18 @@ section("ooc", "Out of combination", data.ooc.map((study) => [
   data.ooc.length > 1 ? el("h3", {}, study.dataset) : null,
   study.intro.map((text) => el("p", {}, prose(text))),
   study.cut ? [el("h3", {}, study.cut.caption), sortableTable(study.cut)] : null,
-  study.table ? [el("h3", {}, "Asked for the held-out pairs"), sortableTable({ caption: `Held-out pairs, ${study.dataset}`, ...study.table })] : null,
+  study.table ? [el("h3", {}, "Asked for the held-out pairs"), sortableTable({ caption: `Held-out pairs, ${study.dataset}`, ...study.table, rows: study.table.rows.map(([agent, ...rest]) => [keyOf(agent), ...rest]) })] : null,
   study.notes.map(note),
 ]));
 
 if (data.maps.length) {
   const stage = el("div");
   const show = (place) => {
-    const map = data.maps[place], run = data.runs[map.run];
+    const map = data.maps[place], run = data.runs[map.run], frames = Object.keys(map.frames).length;
     put(stage, analogyMap(map, data.worlds[run.dataset]),
-      note(`${whole(map.pairs)} state–goal pairs of the validation data, dual analogies of ${run.agent}, seed ${map.seed}, step ${whole(map.step)}. ${map.about}`),
+      note(`${whole(map.pairs)} state–goal pairs of the validation data, dual analogies of ${run.agent}, seed ${map.seed}, step ${whole(map.step)}. ${map.about}${frames ? ` ${whole(frames)} pairs have frames; the others are drawn from numbers of their state.` : ""}`),
       map.tables.map((table) => [el("h3", {}, table.title), sortableTable({ caption: table.title, ...table })]),
-      map.tables.length ? note("Purity: share of a pair's ten nearest pairs of other episodes, by cosine, that have its task. Same task, other context: those that also start from another context. Across contexts: purity when only pairs from other contexts may be neighbours. Shuffled labels: what chance gives.") : null);
+      map.tables.length ? note(`Purity: share of a pair's ten nearest ${map.among || "pairs of other episodes"}, by cosine, that have its task. Same task, other context: those that also start from another context. Across contexts: purity when only pairs from other contexts may be neighbours. Shuffled labels: what chance gives.`) : null);
   };
   const pick = data.maps.length > 1 ? el("div", { class: "row" }, chooser("Run", data.maps.map((map, i) => [i, data.runs[map.run].label]), (value) => show(+value)).node) : null;
   show(0);
@@ -137,7 +144,7 @@ const rolloutSection = () => {
       put(stage, playing.map((one) => one.node));
     };
     show(choices[0][0]);
-    return [datasets.length > 1 ? el("h3", {}, dataset) : null, el("div", { class: "row" }, chooser("Task", choices, show).node), stage];
+    return [datasets.length > 1 ? el("h3", {}, dataset) : null, el("div", { class: "row" }, chooser("Task", choices, show).node), stage, data.worlds[dataset] ? deskKey(data.worlds[dataset]) : null];
   });
 };
 section("rollouts", "Rollouts", data.rollouts.length ? rolloutSection() : null, data.rollout_notes.map(note));

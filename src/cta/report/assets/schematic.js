@@ -37,6 +37,12 @@ const deskSchematic = (state, world, trail = []) => {
   return canvasOf(words.join("; "), nodes);
 };
 
+/** How to read a drawing of an embedded world. */
+const deskKey = (world) => el("p", { class: "note drawing" }, world.parts.length
+  ? [world.parts.map((part, i) => el("span", { class: "key" }, swatch(`var(--p${i % 4})`), part.name)),
+    "A hollow part with a red bar is locked; the round button of its colour, hollow too, unlocks it."]
+  : "A yellow square is a light that is on. A press switches a light and those beside it.", " The brackets are the gripper.");
+
 const gripper = (x, y, grip) => {
   const gap = 2 + 3.5 * (1 - grip), group = svg("g");
   for (const side of [-1, 1]) {

@@ -36,14 +36,19 @@ const sortableTable = ({ caption, columns, rows, sort = true }) => {
 
 const withSpread = (values) => values.length > 1 ? `${tenth(mean(values))} ± ${tenth(spread(values))}` : tenth(values[0]);
 
-/** Settings as a flat list of name and value. */
+/** Settings as lists of name and value, one for each group of them. */
 const settings = (object) => {
-  const pairs = [];
-  const walk = (value, name) => {
-    if (value !== null && typeof value === "object" && !Array.isArray(value)) {
-      for (const [key, inner] of Object.entries(value)) walk(inner, name ? `${name}.${key}` : key);
-    } else if (value !== undefined) pairs.push([name, value === null ? "–" : Array.isArray(value) ? value.join(", ") : String(value)]);
+  const groups = [];
+  const walk = (values, group) => {
+    const pairs = [], inner = [];
+    for (const [name, value] of Object.entries(values)) {
+      if (value !== null && typeof value === "object" && !Array.isArray(value)) inner.push([name, value]);
+      else if (value !== undefined) pairs.push([name, value === null ? "–" : Array.isArray(value) ? value.join(", ") : String(value)]);
+    }
+    if (pairs.length) groups.push([group, pairs]);
+    for (const [name, value] of inner) walk(value, group ? `${group} · ${name}` : name);
   };
   walk(object, "");
-  return el("dl", { class: "settings" }, pairs.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", { class: "mono" }, value))));
+  return el("div", { class: "settings" }, groups.map(([group, pairs]) => [group ? el("h4", {}, group) : null,
+    el("dl", {}, pairs.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", { class: "mono" }, value))))]));
 };
