@@ -50,6 +50,23 @@ def test_the_core_plan_is_the_issues_cells():
         assert cell.points == (800_000, 900_000, 1_000_000) and not cell.settings and cell.data.full
 
 
+def test_the_other_plans_are_the_issues_cells():
+    worlds = ("puzzle-4x4-play-v0", "scene-play-v0")
+    small = ("cube-single-play-v0", "puzzle-3x3-play-v0")
+    ooc, more = (read_plan(ROOT / "plans" / f"paper-{name}.toml").cells for name in ("ooc", "more"))
+    assert [(cell.dataset, cell.agent) for cell in ooc] == [(w, a) for w in worlds for a in ("cta", "hiql-analogy")]
+    assert all(cell.held_out for cell in ooc) and not any(cell.held_out for cell in more)
+    assert [cell.tasks for cell in ooc] == [5, 5, 3, 3]
+    assert [(cell.dataset, cell.agent) for cell in more] == [
+        *((world, agent) for world in worlds for agent in ("hiql-dual", "hiql")),
+        *((world, agent) for world in small for agent in ("cta", "hiql-analogy")),
+        *((world, agent) for world in worlds for agent in ("gciql", "gcivl-dual")),
+    ]
+    for cell in (*ooc, *more):
+        assert (cell.seeds, cell.steps, cell.episodes) == ((0, 1, 2, 3), 1_000_000, 50)
+        assert cell.points == (800_000, 900_000, 1_000_000) and not cell.settings and cell.data.full
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -61,6 +78,8 @@ def test_the_core_plan_is_the_issues_cells():
         ("seeds = [-1]\n[[cells]]\ndataset = 'desk-play-v0'\nagents = ['cta']", "a count or a list"),
         ("steps = 50\n[[cells]]\ndataset = 'desk-play-v0'\nagents = ['cta']", "must end at the last of 50 steps"),
         ("steps = [", "not valid TOML"),
+        ("held_out = 1\n[[cells]]\ndataset = 'desk-play-v0'\nagents = ['cta']", "held_out is true or false"),
+        ("held_out = true\n[[cells]]\ndataset = 'cube-single-play-v0'\nagents = ['cta']", "no components to hold out"),
     ],
 )
 def test_what_is_wrong_with_a_plan_is_said(tmp_path, text, complaint):
@@ -181,7 +200,7 @@ def test_a_dry_run_shows_schedule_estimates_and_what_is_left(tmp_path, monkeypat
     assert run(["reproduce", plan, "--dry-run", "--budget", "60m", "--workers", "16"]) == 0
     text = capsys.readouterr().out
     assert "cores  generate puzzle-4x4-play-v0" in text
-    assert "device train cta on puzzle-4x4-play-v0, seeds 0–3 (1,360 seed-steps/s, plan; measured when" in text
+    assert "device train cta on puzzle-4x4-play-v0, seeds 0–3 (3,000 seed-steps/s, plan; measured when" in text
     assert "score cta on puzzle-4x4-play-v0 at 800k, seeds 0–3" in text
     assert "left: hiql-analogy on scene-play-v0, seeds 0–3" in text
     assert list(tmp_path.iterdir()) == []

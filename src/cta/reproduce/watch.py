@@ -18,7 +18,6 @@ def training_progress(unit: Unit) -> tuple[int, float]:
     """(last logged step, steps per second: the median of the last logged blocks, 0 before the first)."""
     path = unit.path / "train.csv"
     rows = CsvLog(path).read() if path.is_file() else []
-    rows = [row for row in rows if None not in row.values()]  # the last one may be half written
     if not rows:
         return unit.step, 0.0
     rates = sorted(float(row["steps_per_s"]) for row in rows[-5 * len(unit.seeds) :])

@@ -65,6 +65,8 @@ def draw_curves(cells: Sequence[Cell], path: Path) -> None:
         last = max(row.step for cell in mine for row in cell.rows)
         for place, cell in enumerate(mine):
             points = curve(cell)
+            if not points:
+                continue
             steps, means, spreads, seeds = (list(column) for column in zip(*points, strict=True))
             note = f"{max(seeds)} seeds" if cell.complete else f"{max(seeds)} seeds, incomplete"
             axis.plot(steps, means, marker="o", ms=3, color=colour[cell.agent], label=f"{cell.agent} ({note})")
