@@ -207,8 +207,22 @@ def test_another_study_is_not_mixed_in(study, capsys):
     _, words = study
     assert cta(["ooc", "study", *[word if word != "3" else "4" for word in words]]) == 1
     assert "another 'episodes'" in capsys.readouterr().err
-    for bad in (["--controls", "none"], ["--agents", "gcbc,gcbc"], ["--agents", "gcbd"]):
-        assert cta(["ooc", "study", *words, *bad]) == 1
+
+
+def test_what_cannot_be_studied_leaves_nothing(tmp_path, capsys):
+    impossible = tmp_path / "pairs.toml"
+    impossible.write_text('[[pair]]\ncontext = { drawer_lock = "locked" }\nevent = { drawer = "open" }\nK = 5\n')
+    for env, words, said in (
+        ("desk", ["--controls", "none"], "there is no 'none'"),
+        ("desk", ["--agents", "gcbc,gcbc"], "once"),
+        ("desk", ["--agents", "gcbd"], "gcbd"),
+        ("desk", ["--steps", "0"], "--steps"),
+        ("desk", ["--episodes", "0"], "at least one episode"),
+        ("desk", ["--pairs", str(impossible)], "moves only with unlocked"),
+        ("visual-scene-play-v0", [], "images"),
+    ):
+        assert cta(["ooc", "study", env, *words, "--out", str(tmp_path / "study")]) == 1
+        assert said in capsys.readouterr().err and not (tmp_path / "study").exists()
 
 
 def test_evaluating_a_run(study, capsys, tmp_path):

@@ -175,6 +175,9 @@ def study_command(
     except Interrupted as stop:
         print(f"cta ooc study: {stop}; the same command continues the study", file=sys.stderr)
         return INTERRUPTED
+    except KeyboardInterrupt:
+        print("cta ooc study: interrupted; the same command continues", file=sys.stderr)
+        return INTERRUPTED
     console = Console(highlight=False, soft_wrap=True)
     for number, pair in study.held_out.numbered():
         console.print(f"pair{number}: {pair.describe(study.held_out.layout)}")

@@ -82,6 +82,12 @@ def write_log(trial: Trial, values: np.ndarray, layout: Layout, *, success: bool
     return EpisodeLog(trial.pair, trial.episode, trial.seed, start, changes, success, len(values) - 1)
 
 
+def check_can_ask(dataset_name: str) -> None:
+    """Complain about a world whose observations do not tell what happened."""
+    if is_visual(dataset_name):
+        raise CtaError(f"{dataset_name}: events are read off state observations; images do not show them")
+
+
 class PairEvaluator:
     """Plays the fixed list of trials of a dataset's held-out pairs; a context manager that keeps its workers."""
 
@@ -95,8 +101,7 @@ class PairEvaluator:
         workers: int | None = None,
         max_episode_steps: int | None = None,
     ) -> None:
-        if is_visual(dataset_name):
-            raise CtaError(f"{dataset_name}: events are read off state observations; images do not show them")
+        check_can_ask(dataset_name)
         self.layout = held_out.layout
         self.trials = make_trials(held_out, episodes=episodes, seed=seed)
         self._dataset_name = dataset_name

@@ -13,10 +13,11 @@ from cta.errors import CtaError
 from cta.evaluation.episodes import LAST_EVALUATIONS
 from cta.experiment import Run, resume, run_config, start
 from cta.ooc.cut import cut_files
+from cta.ooc.evaluation import check_can_ask
 from cta.ooc.logs import COLUMNS
 from cta.ooc.pairs_file import HeldOut
 from cta.ooc.scoring import Progress, evaluate_run, scoring_facts
-from cta.ooc.trials import EPISODES
+from cta.ooc.trials import EPISODES, make_trials
 from cta.training.logs import CsvLog
 
 AGENTS = ("cta", "hiql-analogy", "hiql-dual", "gciql-dual", "hiql")
@@ -49,7 +50,7 @@ class Study:
         return resolve(self.dataset).name
 
     def check(self) -> None:
-        """Complain in one line about what cannot be."""
+        """Complain in one line about what cannot be, before anything is written or trained."""
         unknown = [control for control in self.controls if control not in CONTROLS]
         if unknown:
             raise CtaError(f"--controls: there is no '{unknown[0]}'; there are {', '.join(CONTROLS)}")
@@ -57,8 +58,11 @@ class Study:
             raise CtaError("--agents: name each agent once")
         if self.per_pair and RANDOM in self.controls:
             raise CtaError("--per-pair: the control of random windows goes with all pairs cut at once")
+        check_can_ask(self.name)
+        make_trials(self.held_out, episodes=self.episodes)
+        steps = {} if self.steps is None else {"steps": self.steps}
         for agent in self.agents:
-            run_config(agent, self.name)
+            run_config(agent, self.name, seeds=self.seeds, **steps).check()
 
 
 @dataclass(frozen=True)
