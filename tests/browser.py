@@ -1,8 +1,14 @@
-"""A real browser for tests: the system's Chromium, driven by Playwright, watched for errors and requests."""
+"""A real browser for tests: the system's Chromium, driven by Playwright, watched for errors and requests.
 
+`python tests/browser.py runs/demo-…/page/index.html docs/figures` takes the pictures of docs/report.md.
+"""
+
+import io
 import os
 import shutil
+import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -25,10 +31,13 @@ def chromium():
 
 
 @contextmanager
-def opened(browser, file, *, width=1200, height=900, dark=False, touch=False):
+def opened(browser, file, *, width=1200, height=900, dark=False, touch=False, scale=1):
     """A page from disk. On leaving, it must have logged no error and asked for nothing but itself."""
     context = browser.new_context(
-        viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light", has_touch=touch
+        viewport={"width": width, "height": height},
+        color_scheme="dark" if dark else "light",
+        has_touch=touch,
+        device_scale_factor=scale,
     )
     page = context.new_page()
     problems, asked = [], []
@@ -41,3 +50,60 @@ def opened(browser, file, *, width=1200, height=900, dark=False, touch=False):
     context.close()
     assert problems == []
     assert [url for url in asked if not url.startswith(("data:", "blob:"))] == [file.as_uri()]
+
+
+def take_pictures(file, folder):
+    """The pictures of docs/report.md, of a page that `cta demo` wrote."""
+    with chromium() as browser:
+        with opened(browser, file, scale=2) as page:
+            _save([_seen(page)], folder / "report-top.png")
+            page.set_viewport_size({"width": 1200, "height": 1270})
+            page.select_option("#map select >> nth=2", label="unlock the window")
+            _save([_seen(page, "#map")], folder / "report-map.png")
+            page.add_style_tag(content="#map, nav { display: none }")
+            _held_out(page)
+            page.set_viewport_size({"width": 1200, "height": 1400})
+            _save([_seen(page, "#ooc")], folder / "report-rollouts.png")
+        phones = []
+        for part, dark in (("#top", False), ("#map .row", True), ("#rollouts", True)):
+            with opened(browser, file, width=390, height=844, dark=dark, touch=True, scale=2) as page:
+                _held_out(page)
+                phones.append(_seen(page, part))
+        _save(phones, folder / "report-phone.png")
+
+
+def _held_out(page):
+    """Players in the middle of the first held-out pair."""
+    options = page.locator("#rollouts option").all_inner_texts()
+    page.select_option("#rollouts select", label=next(text for text in options if "held-out" in text))
+    for slider in page.locator("#rollouts input[type=range]").all():
+        slider.fill(str(int(slider.get_attribute("max")) // 2))
+        slider.blur()
+
+
+def _seen(page, part="#top"):
+    """The window as a PNG, scrolled to a part of the page."""
+    page.eval_on_selector(
+        part, "node => scrollTo({ top: scrollY + node.getBoundingClientRect().top - 30, behavior: 'instant' })"
+    )
+    page.wait_for_timeout(300)
+    return page.screenshot()
+
+
+def _save(pictures, path):
+    """Pictures side by side, in 256 colours, which is a third of the bytes."""
+    from PIL import Image
+
+    images = [Image.open(io.BytesIO(picture)).convert("RGB") for picture in pictures]
+    gap, width = 40, sum(image.width for image in images)
+    sheet = Image.new("RGB", (width + gap * (len(images) - 1), images[0].height), "#c9ced6")
+    left = 0
+    for image in images:
+        sheet.paste(image, (left, 0))
+        left += image.width + gap
+    sheet.quantize(256).save(path, optimize=True)
+    print(f"{path}: {path.stat().st_size / 1e3:.0f} kB")
+
+
+if __name__ == "__main__":
+    take_pictures(Path(sys.argv[1]).resolve(), Path(sys.argv[2]))

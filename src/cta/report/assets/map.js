@@ -1,7 +1,14 @@
 /* The analogy map: every point is a state–goal pair, near points are similar analogies. */
-/** A tint for each label: grey where no single thing happens; for very many labels the colour wheel. */
+/** A tint for each label: grey where no single thing happens; tasks that stand side by side, as opposite ones do, are
+ * shades of one hue; for very many labels the colour wheel. */
 const GREYS = { "nothing changes": "var(--grey)", "several changes": "var(--dark-grey)", unlabelled: "var(--grey)" };
-const tintsOf = (names) => names.map((name, i) => GREYS[name] ?? (names.length <= 12 ? colour(i) : `hsl(${Math.round(i * 137.508) % 360} 52% 52%)`));
+const tintsOf = (names) => {
+  const plain = names.filter((name) => !(name in GREYS));
+  return names.map((name) => {
+    const i = plain.indexOf(name);
+    return GREYS[name] ?? (plain.length <= 16 ? `var(--${i % 2 ? "q" : "p"}${i >> 1})` : `hsl(${Math.round(i * 137.508) % 360} 52% 52%)`);
+  });
+};
 
 const resolved = (tint) => {
   const probe = el("span");

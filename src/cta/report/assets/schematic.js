@@ -5,7 +5,7 @@ const tinted = (node, tint) => { node.style.color = tint; return node; };
 
 /** [x, y, grip, parts…, bits…] of an embedded world; `trail` are the states before it. */
 const deskSchematic = (state, world, trail = []) => {
-  const X = (x) => 2 + 96 * x, Y = (y) => 98 - 96 * y, parts = world.parts.length;
+  const X = (x) => 6 + 88 * x, Y = (y) => 94 - 88 * y, parts = world.parts.length;
   const bits = state.slice(3 + parts), positions = state.slice(3, 3 + parts), nodes = [], words = [];
   const lights = world.buttons.some((button, j) => !world.parts.some((part) => part.locks.includes(j)));
   world.buttons.forEach((button, j) => {
