@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import tyro
+from rich.console import Console
 from rich.progress import Progress
 from tyro.conf import Positional, arg
 
@@ -126,7 +127,7 @@ def _score(run: Any, steps: list[int], evaluator: Any) -> list[dict[str, Any]]:
 
     rows: list[dict[str, Any]] = []
     config, log = run.config, run.files.eval_log("evaluate.csv")
-    with evaluator, Progress() as bar:
+    with evaluator, Progress(console=Console(stderr=True), transient=True) as bar:
         for step in steps:
             _, networks = run.networks(step)
             task = bar.add_task(f"step {step:,}")

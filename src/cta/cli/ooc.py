@@ -66,12 +66,17 @@ def evaluate_command(
             workers=workers,
             progress=_episode_bar(bar),
         )
-    console = Console(highlight=False, soft_wrap=True)
+    console = _wide_console()
     for number, pair in wanted.numbered():
         console.print(f"pair{number}: {pair.describe(wanted.layout)}")
     _print_lines(console, summarise(rows, data=_data_kind(opened)), as_markdown=markdown)
     console.print(f"rows: {opened.path / 'ooc.csv'}, event logs: {opened.path / 'ooc'}")
     return 0
+
+
+def _wide_console() -> Console:
+    """Standard output; a file takes tables of any width."""
+    return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)
 
 
 def _data_kind(run: Any) -> str:
@@ -178,7 +183,7 @@ def study_command(
     except KeyboardInterrupt:
         print("cta ooc study: interrupted; the same command continues", file=sys.stderr)
         return INTERRUPTED
-    console = Console(highlight=False, soft_wrap=True)
+    console = _wide_console()
     for number, pair in study.held_out.numbered():
         console.print(f"pair{number}: {pair.describe(study.held_out.layout)}")
     ours = [line for kind, rows in read_results(study.out).items() for line in summarise(rows, data=kind)]

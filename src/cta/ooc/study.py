@@ -60,7 +60,7 @@ class Study:
             raise CtaError("--per-pair: the control of random windows goes with all pairs cut at once")
         check_can_ask(self.name)
         make_trials(self.held_out, episodes=self.episodes)
-        steps = {} if self.steps is None else {"steps": self.steps}
+        steps: dict[str, Any] = {} if self.steps is None else {"steps": self.steps}
         for agent in self.agents:
             run_config(agent, self.name, seeds=self.seeds, **steps).check()
 
