@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -25,9 +26,11 @@ from cta.envs import gl
 from cta.envs.desk import DeskState, find_world, observe, step
 from cta.envs.generate import generate, plan_job
 from cta.errors import CtaError
+from cta.ooc.table import markdown
 from cta.report.analogies import read_map
 from tiny_agents import tiny
 
+DOCS = Path(__file__).parents[1] / "docs"
 DESK = find_world("desk")
 LIGHTS = find_world("lights-3x3")
 quiet_simulator = [
@@ -458,3 +461,26 @@ def test_scene_labels_from_positions_and_from_observations():
     )
     np.testing.assert_allclose(drawn[0].numbers[:, 4:], drawn[1].numbers[:, 4:], atol=1e-5)
     np.testing.assert_allclose(drawn[0].numbers[8, 7:], [1, 1, 1, 0], atol=1e-6)
+
+
+def test_the_table_of_the_guide_is_the_record():
+    record = json.loads((DOCS / "measurements" / "desk-analogies" / "purity.json").read_text())
+    assert record["dataset"] == "desk-play-v0" and record["pairs"] == 20_000
+    assert {"command", "commit", "versions", "hardware", "data", "run"} <= set(record["provenance"])
+    wanted = ("purity", "same_task_other_context", "purity_across_contexts", "purity_shuffled_labels")
+
+    def cell(row, name):
+        return f"{row[name + '_%']}" + (f" ± {row[name + '_sd']}" if name + "_sd" in row else "")
+
+    rows = [["", "network", "purity", "same task, other context", "across contexts", "shuffled labels"]]
+    for row in record["purity"]:
+        network = row["network"].replace("none", "–")
+        rows.append([row["representation"], network, *(cell(row, name) for name in wanted)])
+    guide = (DOCS / "analogies.md").read_text()
+    (body,) = re.findall("<!-- purity -->\n(.*?)\n<!-- /purity -->", guide, re.DOTALL)
+    assert body == markdown(rows).replace("|  |", "| |")
+    by_task = {row["task"]: row["purity_across_contexts_%"] for row in record["purity_by_task"]}
+    locks = [value for task, value in by_task.items() if "lock" in task]
+    parts = [value for task, value in by_task.items() if "lock" not in task]
+    assert f"parts ({min(parts)} to {max(parts)} % across contexts)" in guide
+    assert f"locks ({min(locks)} to {max(locks)} %)" in guide

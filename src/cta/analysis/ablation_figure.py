@@ -55,15 +55,17 @@ def _curve(ax: "Axes", rows: Sequence[Mapping[str, Any]], colour: str, *, label:
 
 def _bar(ax: "Axes", rows: Sequence[Mapping[str, Any]], colour: str, place: int) -> None:
     scores = [100 * score for score in seed_scores(rows).values()]
-    ax.bar(place, np.mean(scores), yerr=np.std(scores), color=colour, width=0.62, ecolor=QUIET, capsize=3)
-    ax.text(place, 2, f"{np.mean(scores):.0f}", ha="center", va="bottom", fontsize=9, color=INK)
+    mean, spread = float(np.mean(scores)), float(np.std(scores))
+    error = {"yerr": spread, "ecolor": QUIET, "capsize": 3} if len(scores) > 1 else {}
+    ax.bar(place, mean, color=colour, width=0.62, **error)
+    ax.text(place, max(*scores, mean + spread) + 2, f"{mean:.0f}", ha="center", va="bottom", fontsize=9, color=INK)
     if len(scores) > 1:
         ax.plot(place + np.linspace(-0.15, 0.15, len(scores)), scores, "o", color=INK, markersize=3)
 
 
 def _style(ax: "Axes", *, title: str) -> None:
     ax.set_title(title, fontsize=9.5, color=INK, loc="left")
-    ax.set_ylim(0, 103)
+    ax.set_ylim(0, 109)
     ax.grid(axis="y", color="#e8eaed", linewidth=0.8)
     ax.set_axisbelow(True)
     ax.tick_params(colors=INK, labelsize=8, length=0)
