@@ -3,16 +3,19 @@
 import csv
 import os
 import time
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from cta.envs.datasets import open_dataset
 from cta.reproduce.board import Board
-from cta.reproduce.driver import Driver, Options
+from cta.reproduce.crew import Options
+from cta.reproduce.driver import Driver
 from cta.reproduce.jobs import SCORE, TRAIN
-from cta.reproduce.plan import Plan, PlannedCell
+from cta.reproduce.plan import DataSize, Plan, PlannedCell
 from cta.reproduce.rates import Rates, Speed
 from cta.reproduce.units import Unit
 from cta.reproduce.watch import training_progress
@@ -27,14 +30,12 @@ CELL = PlannedCell("desk-play-v0", "gcbc", (0, 1, 2, 3), 1000, (800, 900, 1000),
 class Recorded(Driver):
     """Notes what it would start."""
 
-    def __init__(self, folder: Path, **options):
-        space = Workspace(Plan("x", (CELL,)), folder / "work", Results(folder / "out"), dataset_dir=str(folder))
+    def __init__(self, folder: Path, cell: PlannedCell = CELL, **options):
+        space = Workspace(Plan("x", (cell,)), folder / "work", Results(folder / "out"), dataset_dir=str(folder))
         given = {"budget": None, "reserve": 0.0, "cores": 16, "later": False, "precision": "float32", "partial": False}
         super().__init__(space, Rates(), Options(**{**given, **options}), Board())
         self.started: list[list[str]] = []
-
-    def _begin(self, kind, name, subject, words):
-        self.started.append(words)
+        self.crew.begin = lambda kind, name, subject, words: self.started.append(words)
 
 
 def begin_run(driver: Recorded, *checkpoints: int, seeds=(0, 1, 2, 3)) -> Unit:
@@ -51,8 +52,7 @@ def train(driver: Recorded, unit: Unit, *, step: int = 0, rate: float = 0.0) -> 
     calls: list[str] = []
     job = SimpleNamespace(kind=TRAIN, subject=unit, seconds=30.0, name="train", calls=calls)
     job.stop, job.wait = lambda: calls.append("stop"), lambda seconds: calls.append("wait")
-    driver._jobs.append(job)
-    driver._clock_before = 0.0
+    driver.crew.jobs.append(job)
     if rate:
         with (unit.path / "train.csv").open("w", newline="") as file:
             csv.writer(file).writerows([("seed", "step", "steps_per_s", "memory"), (0, step, rate, 1)])
@@ -66,21 +66,21 @@ def options(words: list[str]) -> dict[str, str]:
 def test_the_seeds_of_a_checkpoint_are_shared_out_and_a_core_is_left_to_training(tmp_path):
     driver = Recorded(tmp_path)
     begin_run(driver, 800, 900)
-    driver._score()
+    driver.score()
     assert [options(words)["--seeds"] for words in driver.started] == ["0,2", "1,3"]
     assert {options(words)["--step"] for words in driver.started} == {"800,900"}
     # Seven each, one process with the policy each at most: 16 cores are not asked for more.
     assert {options(words)["--workers"] for words in driver.started} == {"7"}
-    driver._score()
+    driver.score()
     assert len(driver.started) == 2
 
 
 def test_a_process_that_is_free_first_takes_no_more_than_its_half(tmp_path):
     driver = Recorded(tmp_path)
     begin_run(driver, 400, 800)
-    driver._jobs.append(SimpleNamespace(kind=SCORE))
-    driver._score()
-    driver._score()
+    driver.crew.jobs.append(SimpleNamespace(kind=SCORE))
+    driver.score()
+    driver.score()
     assert [(options(words)["--seeds"], options(words)["--step"]) for words in driver.started] == [
         ("0,2", "800"),
         ("1,3", "800"),
@@ -90,9 +90,9 @@ def test_a_process_that_is_free_first_takes_no_more_than_its_half(tmp_path):
 def test_results_come_before_curves(tmp_path):
     driver = Recorded(tmp_path)
     begin_run(driver, 400, 800)
-    driver._score()
+    driver.score()
     assert {options(words)["--step"] for words in driver.started} == {"800"}
-    driver._score()
+    driver.score()
     assert {options(words)["--step"] for words in driver.started[2:]} == {"400"}
 
 
@@ -101,17 +101,17 @@ def test_the_last_step_waits_for_the_end_of_its_process(tmp_path):
     job = train(driver, begin_run(driver, 900, 1000))
     for step in (900, 1000):
         os.utime(job.subject.checkpoint(step), (time.time() - 60,) * 2)
-    driver._score()
+    driver.score()
     assert {options(words)["--step"] for words in driver.started} == {"900"}
-    driver._jobs.remove(job)
-    driver._score()
+    driver.crew.jobs.remove(job)
+    driver.score()
     assert {options(words)["--step"] for words in driver.started[2:]} == {"1000"}
 
 
 def test_on_a_budget_weights_are_kept_at_once_and_go_when_they_are_scored(tmp_path):
     driver = Recorded(tmp_path, budget=100.0)
     unit = begin_run(driver, 400, 800)
-    driver._pack()
+    driver.pack()
     (words,) = driver.started
     assert words[:2] == ["results", "pack"] and options(words)["--step"] == "800"
     for seed in CELL.seeds:
@@ -132,13 +132,13 @@ def test_a_run_that_cannot_end_in_time_is_begun_again_with_fewer_seeds(tmp_path,
     (tmp_path / "desk-play-v0.npz").touch()
     unit = begin_run(driver)
     job = train(driver, unit, step=50, rate=rate)
-    driver._watch_training()
+    driver.accelerator.watch()
     assert job.calls == ([] if fits else ["stop", "wait"])
     assert unit.begun == fits
     if not fits:
         # 111 s for four seeds and 60 to start: 95 are not enough for any number of them.
         assert driver.forecast.ahead(driver.failed).choices == ()
-        driver.rates.speeds = [Speed("gcbc", "desk-play-v0", 4, 40.0, "recorded", whole=True)]
+        driver.rates.speeds = [Speed("gcbc", "desk-play-v0", 4, 40.0, "recorded", 0.0)]
         (choice,) = driver.forecast.ahead(driver.failed).choices
         assert choice.seeds == (0, 1, 2) and choice.steps == 1000
 
@@ -146,7 +146,7 @@ def test_a_run_that_cannot_end_in_time_is_begun_again_with_fewer_seeds(tmp_path,
 def test_a_run_near_its_end_is_never_given_up(tmp_path):
     driver = Recorded(tmp_path, budget=95.0)
     job = train(driver, begin_run(driver), step=300, rate=1.0)
-    driver._watch_training()
+    driver.accelerator.watch()
     assert job.calls == []
 
 
@@ -167,3 +167,24 @@ def test_a_half_written_line_of_the_log_is_no_progress(tmp_path):
     with (unit.path / "train.csv").open("a") as file:
         file.write("0,9")
     assert training_progress(unit) == (50, 9.0)
+
+
+def test_while_data_are_made_the_accelerator_compiles_and_measures_on_rows_of_their_shape(tmp_path):
+    size = DataSize(episodes=3, episode_steps=10)
+    cell = replace(CELL, dataset="puzzle-4x4-play-v0", steps=1000, data=size)
+    driver = Recorded(tmp_path, cell, budget=200.0, rehearse=True)
+    driver._start()
+    generate, train = driver.started
+    assert generate[:3] == ["data", "generate", cell.dataset] and options(generate)["--workers"] == "16"
+    assert options(train)["--steps"] == "20" and options(train)["--seeds"] == "0,1,2,3"
+    _, rows, validation = open_dataset(options(train)["--dataset"])
+    assert rows.observations.shape == (33, 83) and rows.num_episodes == 3 and validation.num_rows == 11
+    # 1000 steps at 5.2 a second and 25 s to start are too long for four seeds: three are rehearsed next.
+    driver.rates.measured("gcbc", cell.dataset, 4, 4 * 5.2, start=25.0)
+    driver._start()
+    assert [options(words)["--seeds"] for words in driver.started[2:] if words[0] == "train"] == ["0,1,2"]
+    driver.space.data_file(cell).parent.mkdir(parents=True)
+    driver.space.data_file(cell).touch()
+    driver._start()
+    assert options(driver.started[-1])["--run-dir"] == str(driver.space.unit(cell, (0, 1, 2)).path)
+    assert not (tmp_path / "work" / "rehearsal").exists()

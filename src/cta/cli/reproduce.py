@@ -59,6 +59,8 @@ class Settings:
     """Also begin what does not fit the budget; the next start with the same --work continues it."""
     retrain: bool = False
     """Train again what the records know as trained but nobody has scored."""
+    rehearse: Literal["auto", "always", "never"] = "auto"
+    """Compile and measure on random rows while the data are made; auto: on an accelerator."""
     reserve: str = ""
     """Part of the budget kept for ending: checkpoint, weights (default: 30s, at most a tenth of the budget)."""
     dry_run: bool = False
@@ -69,7 +71,8 @@ def main(argv: list[str]) -> int:
     settings = tyro.cli(Settings, args=argv, prog="cta reproduce", description=DESCRIPTION)
     from cta.cores import usable_cores
     from cta.reproduce.board import Board
-    from cta.reproduce.driver import Driver, Options
+    from cta.reproduce.crew import Options
+    from cta.reproduce.driver import Driver
     from cta.reproduce.outlook import outlook
     from cta.reproduce.plan import read_plan
     from cta.reproduce.rates import Rates, device_name
@@ -88,7 +91,8 @@ def main(argv: list[str]) -> int:
     rates = Rates.of(results, device, plan.rates)
     cores = settings.workers or usable_cores()
     later = settings.evaluate == "later"
-    options = Options(budget, reserve, cores, later, settings.weights, settings.partial)
+    rehearse = settings.rehearse == "always" or (settings.rehearse == "auto" and device != "cpu")
+    options = Options(budget, reserve, cores, later, settings.weights, settings.partial, rehearse)
     console = Console(highlight=False, soft_wrap=True)
     board = Board()
     driver = Driver(space, rates, options, board)

@@ -18,7 +18,7 @@ from cta.reproduce.work import Workspace
 
 SET_DEATH_SIGNAL = 1
 """Linux: prctl's option that asks for a signal when the parent is gone."""
-TRAIN, GENERATE, SCORE, PACK = "train", "generate", "score", "pack"
+TRAIN, REHEARSE, GENERATE, SCORE, PACK = "train", "rehearse", "generate", "score", "pack"
 CPU_ONLY = {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
 """For everything but training: the accelerator's memory belongs to the run on it."""
 
@@ -26,14 +26,14 @@ CPU_ONLY = {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
 class Job:
     """One process. A process on the CPU yields to training, whose loop must not wait for a core."""
 
-    def __init__(self, kind: str, name: str, subject: Any, words: Sequence[str], *, logs: Path, lock: int):
+    def __init__(self, kind: str, name: str, subject: Any, words: Sequence[str], *, logs: Path, lock: int | None):
         self.kind = kind
         self.name = f"{kind} {name}"
         self.subject = subject
         self.words = list(words)
         self.stopping = False
         log = logs / (re.sub(r"[^\w.]+", "-", self.name) + ".log")
-        cpu = kind != TRAIN
+        cpu = kind not in (TRAIN, REHEARSE)
         self.log = log
         self.began = time.monotonic()
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ class Job:
                 stderr=file,
                 env=environment,
                 # The lock of the work folder stays taken until the last process has gone.
-                pass_fds=[lock],
+                pass_fds=[] if lock is None else [lock],
                 # Ctrl-C is the driver's to handle: it stops each process in its own way.
                 start_new_session=True,
                 preexec_fn=prepare,
@@ -89,16 +89,17 @@ class Job:
 
 def train_words(space: Workspace, unit: Unit) -> list[str]:
     """The command that begins or continues a unit. Its checkpoints are scored beside it, so training never waits."""
-    cell = unit.cell
     if unit.begun:
         return ["resume", str(unit.path)]
-    every = math.gcd(*cell.all_points)
-    words = ["train", "--agent", cell.agent]
-    if cell.held_out:
-        words += ["--dataset", str(space.data_file(cell))]
-    else:
-        words += ["--dataset", cell.dataset, "--dataset-dir", str(space.data_folder(cell))]
-    words += ["--steps", str(cell.steps)]
+    if unit.cell.held_out:
+        return fresh_words(unit, "--dataset", str(space.data_file(unit.cell)))
+    return fresh_words(unit, "--dataset", unit.cell.dataset, "--dataset-dir", str(space.data_folder(unit.cell)))
+
+
+def fresh_words(unit: Unit, *data: str) -> list[str]:
+    """The command that trains a unit from its beginning on these data."""
+    cell, every = unit.cell, math.gcd(*unit.cell.all_points)
+    words = ["train", "--agent", cell.agent, *data, "--steps", str(cell.steps)]
     words += ["--seeds", _listed(unit.seeds) + ("," if len(unit.seeds) == 1 else "")]
     words += ["--eval-interval", "0", "--checkpoint-interval", str(every), "--log-interval", str(min(5_000, every))]
     # All checkpoints: `Workspace.tidy` removes those that nobody waits for.

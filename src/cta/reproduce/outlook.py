@@ -1,7 +1,8 @@
 """The schedule in words, before anything is started."""
 
 from cta.reproduce.board import clock
-from cta.reproduce.driver import SCORERS, Driver
+from cta.reproduce.crew import SCORERS
+from cta.reproduce.driver import Driver
 from cta.results.protocol import short_list, short_steps
 
 

@@ -11,6 +11,8 @@ from cta.results.store import Results
 
 START_S = 60.0
 """Starting a training process, reading the data and compiling, when only the speed of the steps is known."""
+WARM_START_S = 25.0
+"""The same of a program that was compiled before."""
 FALLBACKS = {"rows_per_core": 230.0, "episodes_per_core": 0.21}
 """Measured on the manipulation worlds; per core and second."""
 
@@ -36,8 +38,8 @@ class Speed:
     seeds: int
     rate: float
     source: str
-    whole: bool
-    """Starting and compiling are included."""
+    start: float
+    """Seconds for starting and compiling; 0 if the rate includes them."""
 
 
 @dataclass
@@ -58,18 +60,18 @@ class Rates:
                 same = (facts.get("hardware") or {}).get("device") == device
                 seeds, rate = facts.get("seeds_together"), facts.get("seed_steps_per_s")
                 if same and seeds and rate:
-                    rates.speeds.append(Speed(cell.agent, cell.dataset, seeds, rate, "recorded", whole=True))
+                    rates.speeds.append(Speed(cell.agent, cell.dataset, seeds, rate, "recorded", start=0.0))
             for facts, seconds in by_score(cell.record).values():
                 if seconds and facts.get("workers"):
                     episodes = cell.protocol.tasks * facts["episodes"]
                     rates.episodes_per_core.append(episodes / seconds / facts["workers"])
         return rates
 
-    def measured(self, agent: str, dataset: str, seeds: int, rate: float) -> None:
+    def measured(self, agent: str, dataset: str, seeds: int, rate: float, start: float = START_S) -> None:
         """A run in progress makes so many seed-steps per second."""
         old = (agent, dataset, seeds, "measured")
         self.speeds = [s for s in self.speeds if (s.agent, s.dataset, s.seeds, s.source) != old]
-        self.speeds.append(Speed(agent, dataset, seeds, rate, "measured", whole=False))
+        self.speeds.append(Speed(agent, dataset, seeds, rate, "measured", start))
 
     def speed(self, agent: str, dataset: str, seeds: int) -> Speed | None:
         """The best knowledge: same dataset and seeds, then same dataset, then same agent, then the plan's guess."""
@@ -81,7 +83,7 @@ class Rates:
         if mine:
             return min(mine, key=nearness)
         guess = self.guesses.get(agent)
-        return Speed(agent, dataset, 4, guess, "plan", whole=False) if guess else None
+        return Speed(agent, dataset, 4, guess, "plan", START_S) if guess else None
 
     def known(self, agent: str) -> bool:
         """Whether this agent's speed was recorded or measured on such a device, rather than guessed."""
@@ -99,7 +101,7 @@ class Rates:
         step_s = known.seeds / known.rate
         share = seeds / known.seeds
         step_s *= share if share > 1 else 0.5 + 0.5 * share
-        return steps * step_s + (0.0 if known.whole else START_S)
+        return steps * step_s + known.start
 
     def generate_seconds(self, rows: int, cores: int) -> float:
         return rows / (cores * self._typical("rows_per_core", self.rows_per_core))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cta.envs.generate import SPLITS, plan_job
 from cta.reproduce.board import clock
-from cta.reproduce.jobs import GENERATE, TRAIN, Job
+from cta.reproduce.jobs import GENERATE, REHEARSE, TRAIN, Job
 from cta.reproduce.plan import PlannedCell
 from cta.reproduce.units import Unit
 from cta.reproduce.work import Workspace
@@ -38,7 +38,7 @@ def progress(space: Workspace, jobs: Sequence[Job]) -> dict[str, tuple[float | N
     """{job: (share done, a word on it)}."""
     shown: dict[str, tuple[float | None, str]] = {}
     for job in jobs:
-        if job.kind == TRAIN:
+        if job.kind in (TRAIN, REHEARSE):
             unit = job.subject
             step, rate = training_progress(unit)
             left = f", {clock((unit.cell.steps - step) / rate)} left" if rate else ""
