@@ -142,6 +142,12 @@ def test_only_the_page_s_own_script_may_run(tmp_path):
     assert not re.search(r"""(src|href)=["']?(https?:)?//""", page)
 
 
+@pytest.mark.parametrize("words", ["--steps 0", "--pairs 4", "--seeds x"])
+def test_the_demo_refuses_before_it_begins(tmp_path, capsys, words):
+    assert run(["demo", *words.split(), "--out", str(tmp_path / "out")]) == 1
+    assert words.split()[0] in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
 def test_ours_stand_beside_the_paper_s(tmp_path):
     report = build([RECORDS / "puzzle-4x4-play-v0-cta-200k"], out=tmp_path, episodes=0)
     data = data_of(report.path)

@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 
 import tyro
@@ -44,6 +45,7 @@ def main(argv: list[str]) -> int:
     out = settings.out or Path("runs") / f"demo-{datetime.now().strftime('%Y%m%d-%H%M%S')}"
     if out.exists() and any(out.iterdir()):
         raise CtaError(f"{out} is not empty: choose another --out")
+    check(settings)
     began = time.monotonic()
     for command in commands(settings, out):
         print(f"\n$ cta {' '.join(command)}", flush=True)
@@ -53,6 +55,19 @@ def main(argv: list[str]) -> int:
     print(f"\nThe page opens in any browser, without a network: {(out / 'page' / 'index.html').resolve()}")
     print(f"seeds {settings.seeds}, {settings.steps:,} steps, {(time.monotonic() - began) / 60:.1f} minutes")
     return DONE
+
+
+def check(settings: Settings) -> None:
+    """Complain before the first command about what a later one would refuse."""
+    from cta.cli.train import parse_seeds
+
+    parse_seeds(settings.seeds)
+    if settings.steps < 1:
+        raise CtaError(f"--steps must be at least 1, not {settings.steps}")
+    if settings.pairs < 5:
+        raise CtaError(f"--pairs: a map needs at least 5 pairs, not {settings.pairs}")
+    if find_spec("openTSNE") is None:
+        raise CtaError("the map needs openTSNE: pip install 'cta[report]'")
 
 
 def commands(settings: Settings, out: Path) -> list[list[str]]:
