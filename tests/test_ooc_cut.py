@@ -306,6 +306,8 @@ def test_worlds_without_components_are_refused(tmp_path, capsys):
     assert "--pairs FILE" in capsys.readouterr().err
     assert cta(["ooc", "cut", "scene-play-v0", "--out", str(tmp_path), "--threshold", "window"]) == 1
     assert "PART=VALUE" in capsys.readouterr().err
+    assert cta(["ooc", "cut", "desk-play-v0", "--out", str(tmp_path), "--control", "--seed", "-1"]) == 1
+    assert "0 or more" in capsys.readouterr().err
 
 
 # Rates.

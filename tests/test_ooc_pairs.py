@@ -195,3 +195,5 @@ def test_a_task_that_cannot_be_done_is_refused():
         make_trials(held_out)
     with pytest.raises(CtaError, match="at least one episode"):
         make_trials(held_out_of(LAYOUTS["desk"]), episodes=0)
+    with pytest.raises(CtaError, match="0 or more"):
+        make_trials(held_out_of(LAYOUTS["desk"]), seed=-1)

@@ -59,8 +59,6 @@ def main(argv: list[str]) -> int:
     if evaluate_results.wanted(argv):
         return evaluate_results.main(argv)
     settings = tyro.cli(Settings, args=argv, prog="cta evaluate", description=DESCRIPTION)
-    if settings.episodes < 1:
-        raise CtaError("--episodes must be at least 1")
     from cta.cli.summary import print_scores, record
     from cta.envs.names import KNOWN
     from cta.experiment import Run
@@ -84,6 +82,7 @@ def main(argv: list[str]) -> int:
         eval_seed=settings.eval_seed,
         video_frame_skip=settings.video_frame_skip,
     )
+    run.config.check()
     rows = _score(run, _steps(run, settings.step), _evaluator(run, settings))
     print_scores(rows, run)
     if settings.videos:

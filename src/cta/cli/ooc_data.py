@@ -58,6 +58,8 @@ def cut_command(
         env: a dataset name of the world, for files with a name of their own.
         dataset_dir: the data folder.
     """
+    if seed < 0:
+        raise CtaError(f"--seed is 0 or more, not {seed}")
     wanted = held_out(dataset, pairs=pairs, env=env, threshold=threshold, event_threshold=event_threshold)
     reports = cut_files(
         dataset, out, wanted, per_pair=per_pair, control_seed=seed if control else None, dataset_dir=dataset_dir

@@ -102,13 +102,15 @@ class PairEvaluator:
         max_episode_steps: int | None = None,
     ) -> None:
         check_can_ask(dataset_name)
+        if workers is not None and workers < 1:
+            raise CtaError(f"--workers is at least 1, not {workers}")
         self.layout = held_out.layout
         self.trials = make_trials(held_out, episodes=episodes, seed=seed)
         self._dataset_name = dataset_name
         self._limit = max_episode_steps
         self._pool: Pool | None = None
         if dataset_name not in DESK_DATASETS:
-            count = min(usable_cores(), MOST_WORKERS) if workers is None else max(1, workers)
+            count = min(usable_cores(), MOST_WORKERS) if workers is None else workers
             name = environment_name(dataset_name)
             self._pool = Pool(name, workers=count, limit=max_episode_steps)
 

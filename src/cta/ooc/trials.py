@@ -46,6 +46,8 @@ def make_trials(held_out: HeldOut, *, episodes: int = EPISODES, seed: int = 0) -
     """The list: `episodes` for every pair, the same for every method, seed and evaluation."""
     if episodes < 1:
         raise CtaError(f"an evaluation needs at least one episode a pair, not {episodes}")
+    if seed < 0:
+        raise CtaError(f"the seed of starts and goals is 0 or more, not {seed}")
     layout = held_out.layout
     trials = []
     for number, pair in held_out.numbered():
