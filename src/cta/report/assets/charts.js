@@ -119,7 +119,7 @@ const curveChart = (lines, { percent, title, describe, caption }) => {
 const taskChart = (lines, tasks, name) => {
   const stage = el("div");
   responsive(stage, (width) => {
-    const label = Math.min(190, width * 0.36), right = 44, thick = lines.length > 4 ? 11 : 16, gap = 14;
+    const label = Math.min(190, width * 0.36), right = 52, thick = lines.length > 4 ? 11 : 16, gap = 14;
     const block = lines.length * (thick + 3) + gap, height = tasks.length * block + 24;
     const x = (value) => label + value / 100 * (width - label - right);
     const describe = tasks.map((task) => `${name(task)}: ` + lines.map((line) => {
