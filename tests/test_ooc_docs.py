@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cta.ooc.rates import EARLIER, HEADER, PAPER
-from cta.ooc.study import CONTROLS, HELD_OUT
+from cta.ooc.study import AGENTS, CONTROLS, HELD_OUT
 from cta.ooc.table import as_table, markdown, merge, summarise
 from cta.training.logs import CsvLog
 
@@ -48,7 +48,8 @@ def test_the_table_of_the_desk_is_the_records():
     for kind in (HELD_OUT, *CONTROLS):
         rows = [row for path in sorted((DESK / kind).glob("*.csv")) for row in CsvLog(path).read()]
         ours += summarise(rows, data=kind) if rows else []
-    assert len({line.agent for line in ours}) == 5
+    assert {line.agent for line in ours if line.data == HELD_OUT} == set(AGENTS)
+    assert {(agent, kind) for agent in AGENTS[:2] for kind in CONTROLS} <= {(line.agent, line.data) for line in ours}
     assert block("desk") == markdown(as_table(merge(ours, [])))
     for path in DESK.glob("*/*.csv"):
         record = json.loads(path.with_suffix(".json").read_text())
