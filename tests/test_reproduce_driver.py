@@ -179,8 +179,8 @@ def test_while_data_are_made_the_accelerator_compiles_and_measures_on_rows_of_th
     assert options(train)["--steps"] == "20" and options(train)["--seeds"] == "0,1,2,3"
     _, rows, validation = open_dataset(options(train)["--dataset"])
     assert rows.observations.shape == (33, 83) and rows.num_episodes == 3 and validation.num_rows == 11
-    # 1000 steps at 5.2 a second and 25 s to start are too long for four seeds: three are rehearsed next.
-    driver.rates.measured("gcbc", cell.dataset, 4, 4 * 5.2, start=25.0)
+    # 1000 steps at 5.5 a second and 25 s to start are too long for four seeds: three are rehearsed next.
+    driver.rates.measured("gcbc", cell.dataset, 4, 4 * 5.5, start=25.0)
     driver._start()
     assert [options(words)["--seeds"] for words in driver.started[2:] if words[0] == "train"] == ["0,1,2"]
     driver.space.data_file(cell).parent.mkdir(parents=True)

@@ -8,7 +8,7 @@ from cta.cli import run
 from cta.cli.reproduce import seconds
 from cta.errors import CtaError
 from cta.reproduce.plan import PlannedCell, read_plan
-from cta.reproduce.rates import START_S, Rates, Speed
+from cta.reproduce.rates import SLOWER, START_S, Rates, Speed
 from cta.reproduce.schedule import Option, schedule
 from cta.results.store import Results
 
@@ -166,11 +166,11 @@ def test_estimates_prefer_what_was_measured_here():
     assert rates.train_seconds("cta", "x", 2, 1000) == pytest.approx(3 + START_S)
     assert rates.train_seconds("hiql", "x", 4, 1000) is None
     assert not rates.known("cta")
-    rates.speeds.append(Speed("cta", "x", 4, 2000.0, "recorded", whole=True))
+    rates.speeds.append(Speed("cta", "x", 4, 2000.0, "recorded", 0.0))
     assert rates.train_seconds("cta", "x", 4, 1000) == pytest.approx(2) and rates.known("cta")
     rates.measured("cta", "x", 4, 500.0)
-    assert rates.train_seconds("cta", "x", 4, 1000) == pytest.approx(8 + START_S)
-    assert rates.train_seconds("cta", "x", 8, 1000) == pytest.approx(16 + START_S)
+    assert rates.train_seconds("cta", "x", 4, 1000) == pytest.approx(8 * SLOWER + START_S)
+    assert rates.train_seconds("cta", "x", 8, 1000) == pytest.approx(16 * SLOWER + START_S)
 
 
 def test_recorded_rates_count_on_the_same_device_only(tmp_path):

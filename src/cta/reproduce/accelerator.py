@@ -15,8 +15,8 @@ from cta.reproduce.work import Workspace
 
 EARLY = (0.02, 0.25)
 """Between these shares of its steps, a run that turns out too slow for the budget is begun again with fewer seeds."""
-MARGIN = 1.03
-"""Training slows down a little when scoring begins beside it."""
+MARGIN = 1.02
+"""Less than what a run is begun with (`rates.SLOWER`): who has begun is given up only for being slower than thought."""
 MEASURED_S = 20.0
 """A process younger than this has not come up to speed."""
 

@@ -13,6 +13,8 @@ START_S = 60.0
 """Starting a training process, reading the data and compiling, when only the speed of the steps is known."""
 WARM_START_S = 25.0
 """The same of a program that was compiled before."""
+SLOWER = 1.05
+"""A speed measured early is that of training alone; scoring beside it will cost a little."""
 FALLBACKS = {"rows_per_core": 230.0, "episodes_per_core": 0.21}
 """Measured on the manipulation worlds; per core and second."""
 
@@ -98,7 +100,7 @@ class Rates:
         known = self.speed(agent, dataset, seeds)
         if known is None:
             return None
-        step_s = known.seeds / known.rate
+        step_s = known.seeds / known.rate * (SLOWER if known.source == "measured" else 1.0)
         share = seeds / known.seeds
         step_s *= share if share > 1 else 0.5 + 0.5 * share
         return steps * step_s + known.start
