@@ -45,11 +45,13 @@ def perform(world: OneWorld, dataset: str, pair: int, chores, *, episode: int = 
         ([("drawer", OPEN)], (True, True, True)),
         # Lock the window, open the drawer, unlock the window: the paper's first detour.
         ([("press", 1), ("drawer", OPEN), ("press", 1)], (True, False, False)),
+        # Open the window, open the drawer, close the window: the paper's second.
+        ([("window", 0.2), ("drawer", OPEN), ("window", 0.0)], (True, False, False)),
         # An excursion that is undone before the task is forgiven by the lenient rule alone.
         ([("press", 1), ("press", 1), ("drawer", OPEN)], (True, False, True)),
         ([("press", 1)], (False, False, False)),
     ],
-    ids=["direct", "detour", "excursion", "failure"],
+    ids=["direct", "detour", "other detour", "excursion", "failure"],
 )
 @pytest.mark.slow
 def test_opening_the_drawer(worlds, chores, expected):
