@@ -10,7 +10,8 @@ from cta.envs.ogbench import OgbenchWorld
 from cta.envs.protocol import Episode, Step
 
 Chore = tuple[str, float]
-"""("press", button), ("drawer", slide) or ("window", slide)."""
+"""("press", button), ("drawer", slide), ("window", slide), or ("cube", 0): put the cube into the open drawer."""
+IN_DRAWER = np.array([0.33, -0.24, 0.066])
 
 
 class OneWorld:
@@ -82,6 +83,9 @@ class Arm:
                 "privileged/target_button_top_pos": top,
                 "privileged/target_button_state": 1 - self._before[button],
             }
+        if what == "cube":
+            place = {"block": 0, "block_pos": IN_DRAWER, "block_yaw": np.zeros(1)}
+            return {f"privileged/target_{key}": held for key, held in place.items()}
         way = value - info[f"privileged/{what}_pos"][0]
         shift = np.array([0.0, -way, 0.0] if what == "drawer" else [way, 0.0, 0.0])
         return {f"privileged/target_{what}_handle_pos": info[f"privileged/{what}_handle_pos"] + shift}
@@ -91,6 +95,8 @@ class Arm:
         what, value = self._chores[0]
         if what == "press":
             done = self._env._cur_button_states[int(value)] != self._before[int(value)]
+        elif what == "cube":
+            done = np.abs(info["privileged/block_0_pos"] - IN_DRAWER).max() < 0.04
         else:
             done = abs(info[f"privileged/{what}_pos"][0] - value) < 0.015
         return bool(done) and info["proprio/effector_pos"][2] > (0.28 if what == "window" else 0.2)

@@ -68,6 +68,15 @@ def test_closing_the_window(worlds):
     assert (verdict.success, verdict.direct, verdict.lenient) == (True, False, False), log
 
 
+@pytest.mark.slow
+def test_putting_the_cube_into_the_drawer(worlds):
+    assert perform(worlds("scene-v0"), "scene-play-v0", 3, [("cube", 0)])[0].direct
+    # Unlock the window, put the cube into the drawer, lock the window again.
+    detour = [("press", 1), ("cube", 0), ("press", 1)]
+    verdict, log = perform(worlds("scene-v0"), "scene-play-v0", 3, detour)
+    assert (verdict.success, verdict.direct, verdict.lenient) == (True, False, False), log
+
+
 @pytest.mark.parametrize("pair", [1, 5])
 @pytest.mark.slow
 def test_pressing_in_the_puzzle(worlds, pair):
