@@ -180,7 +180,7 @@ def test_curves_are_drawn(folder, tmp_path):
 
 def test_every_stored_result_can_be_read_and_has_its_record():
     results = Results(ROOT / "results")
-    for cell in results.cells():
+    for cell in [*results.cells(), *results.held_out().cells()]:
         trained = {seed for entry in cell.record["training"] for seed in entry["seeds"]}
         assert set(cell.seeds) <= trained
         for entry in cell.record["training"]:

@@ -59,7 +59,8 @@ class Accelerator:
         """Learn the rate; begin again with fewer seeds if the run cannot end in time."""
         rehearsal, job = self._crew.doing(REHEARSE), self._crew.doing(TRAIN)
         if rehearsal is not None:
-            self._measure(rehearsal, WARM_START_S)
+            # How many rows a cut will leave is not known: that program is compiled when it is there.
+            self._measure(rehearsal, START_S if rehearsal.subject.cell.held_out else WARM_START_S)
         if job is None:
             return
         self.note_clock(job)

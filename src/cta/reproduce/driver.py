@@ -75,7 +75,8 @@ class Driver:
     def _make_data(self, cell: PlannedCell) -> None:
         alone = self.crew.doing(TRAIN) is None and self.crew.doing(SCORE) is None
         workers = self.options.cores if alone else self.options.share
-        self.crew.begin(GENERATE, cell.material, cell, data_words(self.space, cell, workers))
+        name = f"{cell.dataset} without its pairs" if self.space.generated_file(cell).exists() else cell.dataset
+        self.crew.begin(GENERATE, name, cell, data_words(self.space, cell, workers))
 
     def score(self) -> None:
         """The checkpoints of a run that wait, in one process for each half of its seeds: starting one takes a while."""
