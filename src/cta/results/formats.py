@@ -17,6 +17,8 @@ from cta.results.tables import Table
 MARK = re.compile(r"<!-- (?P<kind>table|curves): (?P<words>[^>]*?) -->\n(?P<body>.*?)<!-- /(?P=kind) -->", re.S)
 """A block of a document: a table, with the words of `cta table`, or a picture of curves, with its file."""
 NOTHING = "No results yet.\n"
+NAMES = 3
+"""Columns at the left that are always shown, whole: dataset, agent (or pair), the paper's number (or agent)."""
 
 
 def markdown(table: Table) -> str:
@@ -58,12 +60,13 @@ def as_csv(table: Table) -> str:
 
 
 def show(table: Table, console: Console) -> None:
-    """On a terminal."""
+    """On a terminal: only columns that hold something, the paper's words never broken."""
+    held = [i for i, _ in enumerate(table.columns) if i < NAMES or any(line[i] != "–" for line in table.lines)]
     shown = RichTable(title=table.title, box=box.SIMPLE_HEAD, title_justify="left")
-    for column in table.columns:
-        shown.add_column(column, overflow="fold", no_wrap=column == "state")
+    for i in held:
+        shown.add_column(table.columns[i], overflow="fold", no_wrap=i < NAMES or table.columns[i] == "state")
     for line in table.lines:
-        shown.add_row(*line)
+        shown.add_row(*[line[i] for i in held])
     console.print(shown)
     for note in table.notes:
         console.print(note, soft_wrap=True, markup=False)
