@@ -19,6 +19,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,12 +74,21 @@ class Campaign:
         self._processes = 0
         self.kills: list[Kill] = []
 
-    def reference(self) -> Path:
-        """The same run, never killed."""
+    @contextmanager
+    def reference(self) -> Iterator[Callable[[], Path]]:
+        """The same run, never killed, beside the others; call what this yields to wait for its end."""
         path = self.folder / "straight"
-        process, _ = self._start(["train", *self.train, "--run-dir", str(path)])
-        assert process.wait(timeout=900) == 0, self._said()
-        return path
+        process, trace = self._start(["train", *self.train, "--run-dir", str(path)])
+
+        def wait() -> Path:
+            assert process.wait(timeout=900) == 0, self._said(trace)
+            return path
+
+        try:
+            yield wait
+        finally:
+            process.kill()
+            process.wait()
 
     def kill(self, aim: str) -> Kill:
         """Start or resume, and end the process at a moment of this kind."""
@@ -111,8 +122,8 @@ class Campaign:
         count = self._random.randint(1, 3) if aim == "checkpoint" else 1
         deadline = time.monotonic() + 600
         while trace.read_text().count(mark) < count:
-            assert process.poll() is None, f"the run ended before it could be killed: {self._said()}"
-            assert time.monotonic() < deadline, f"no '{mark}' in ten minutes: {self._said()}"
+            assert process.poll() is None, f"the run ended before it could be killed: {self._said(trace)}"
+            assert time.monotonic() < deadline, f"no '{mark}' in ten minutes: {self._said(trace)}"
             time.sleep(0.002)
         time.sleep(self._random.uniform(0, delay))
 
@@ -132,8 +143,8 @@ class Campaign:
 
     def finish(self) -> Path:
         """Resume until the end."""
-        process, _ = self._start(["resume", str(self.run)])
-        assert process.wait(timeout=900) == 0, self._said()
+        process, trace = self._start(["resume", str(self.run)])
+        assert process.wait(timeout=900) == 0, self._said(trace)
         return self.run
 
     def counts(self) -> dict[str, int]:
@@ -150,8 +161,8 @@ class Campaign:
             command = [sys.executable, str(CHILD), str(trace), *words]
             return subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, env=environment), trace
 
-    def _said(self) -> str:
-        return (self.folder / f"said-{self._processes}").read_text()
+    def _said(self, trace: Path) -> str:
+        return trace.with_name(trace.name.replace("trace", "said")).read_text()
 
 
 def steady(path: Path) -> str:
@@ -204,18 +215,17 @@ def campaign(
 ) -> tuple[Campaign, dict[str, int]]:
     """Kill until every kind of `wanted` fell as often as asked for; finish; compare."""
     kills = Campaign(folder, steps=steps, seed=seed, say=say)
-    straight = kills.reference()
     later = [kind for kind in KINDS if kind != "early" for _ in range(wanted.get(kind, 0))]
     random.Random(seed).shuffle(later)
-    for kind in ["early"] * wanted.get("early", 0) + later:
-        for _ in range(4):
-            fell = kills.kill(kind).fell
-            if kind == "random" or kind in fell:
-                break
-        else:
-            raise AssertionError(f"{kind}: not hit in four tries")
-    killed = kills.finish()
-    return kills, compare(straight, killed)
+    with kills.reference() as straight:
+        for kind in ["early"] * wanted.get("early", 0) + later:
+            for _ in range(4):
+                fell = kills.kill(kind).fell
+                if kind == "random" or kind in fell:
+                    break
+            else:
+                raise AssertionError(f"{kind}: not hit in four tries")
+        return kills, compare(straight(), kills.finish())
 
 
 def main() -> None:

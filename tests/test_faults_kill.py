@@ -5,7 +5,7 @@ import pytest
 from kill_and_resume import campaign
 
 WANTED = {"early": 1, "checkpoint": 2, "evaluation": 1}
-STEPS = 160
+STEPS = 120
 
 
 @pytest.mark.slow
