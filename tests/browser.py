@@ -38,6 +38,7 @@ def opened(browser, file, *, width=1200, height=900, dark=False, touch=False, sc
         color_scheme="dark" if dark else "light",
         has_touch=touch,
         device_scale_factor=scale,
+        reduced_motion="reduce",
     )
     page = context.new_page()
     problems, asked = [], []
@@ -67,8 +68,9 @@ def take_pictures(file, folder):
         phones = []
         for part, dark in (("#top", False), ("#map .row", True), ("#rollouts", True)):
             with opened(browser, file, width=390, height=844, dark=dark, touch=True, scale=2) as page:
-                _held_out(page)
-                phones.append(_seen(page, part))
+                if part == "#rollouts":
+                    _held_out(page)
+                phones.append(_seen(page, part, above=60))
         _save(phones, folder / "report-phone.png")
 
 
@@ -81,10 +83,12 @@ def _held_out(page):
         slider.blur()
 
 
-def _seen(page, part="#top"):
+def _seen(page, part="#top", *, above=30):
     """The window as a PNG, scrolled to a part of the page."""
     page.eval_on_selector(
-        part, "node => scrollTo({ top: scrollY + node.getBoundingClientRect().top - 30, behavior: 'instant' })"
+        part,
+        "(node, above) => scrollTo({ top: scrollY + node.getBoundingClientRect().top - above, behavior: 'instant' })",
+        above,
     )
     page.wait_for_timeout(300)
     return page.screenshot()

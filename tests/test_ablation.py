@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +18,10 @@ from cta.cli import run as cta_command
 from cta.config import to_dict
 from cta.errors import CtaError
 from cta.experiment import Run, run_config
+from cta.ooc.table import markdown
 from tiny_agents import tiny
+
+DOCS = Path(__file__).parents[1] / "docs"
 
 
 def changed(one: dict, two: dict, prefix: str = "") -> dict[str, tuple]:
@@ -105,6 +109,29 @@ def test_a_grid_on_the_desk_that_goes_on_where_it_stopped(tmp_path, monkeypatch,
     words[words.index("--steps") + 1] = "4"
     assert cta_command([*words, "--values", "2"]) == 1
     assert "other settings (steps)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("what", ["k", "b"])
+def test_the_tables_of_the_guide_are_the_records(what):
+    folder = DOCS / "measurements" / f"ablation-desk-{what}"
+    with (folder / "summary.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    record = json.loads((folder / "record.json").read_text())
+    assert [{key: str(value) for key, value in line.items()} for line in record["summary"]] == lines
+    assert {int(line["value"]) for line in lines} >= set(DEFAULT_VALUES[what])
+    table = [[what, "success, %", "each seed"]]
+    for line in lines:
+        table.append([line["value"], f"{line['success']} ± {line['sd']}", line["per_seed"].replace(" ", ", ")])
+    guide = (DOCS / "ablations.md").read_text()
+    (body,) = re.findall(f"<!-- {what} -->\n(.*?)\n<!-- /{what} -->", guide, re.DOTALL)
+    assert body == markdown(table)
+    (seeds,), (steps,), (episodes,) = ({line[name] for line in lines} for name in ("seeds", "steps", "episodes"))
+    assert f"{seeds} seeds, {int(steps):,} steps, {episodes} episodes a task" in " ".join(guide.split())
+    own = "k = {agent[subgoal_steps]} and b = {agent[trunk][rank]}".format(**to_dict(run_config("cta", "desk-play-v0")))
+    assert f"The desk's own values are {own}" in guide
+    for run in record["runs"]:
+        assert {"command", "commit", "versions", "hardware", "data", "config"} <= set(run) and "+" not in run["commit"]
+    assert (DOCS / "figures" / f"ablation-{what}.png").stat().st_size < 400_000
 
 
 def _edit(path: Path, change: Callable[[dict], object]) -> None:
