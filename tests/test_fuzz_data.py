@@ -195,26 +195,38 @@ def test_damaged_pair_files(tmp_path, data):
         )
 
 
+NAMES = ["drawer", "window", "cube", "drawer_lock", "press", "tray", '"a b"']
+WORDS = ["open", "closed", "locked", "inside", "../x", ""]
+ATOMS = ["1", "-1", "1e400", "nan", "99999999999999999999", "true", "1979-05-27", "[]", *(f'"{w}"' for w in WORDS)]
+
+
+@st.composite
+def toml_table(draw, inner):
+    names = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=2))
+    return "{" + ", ".join(f"{name} = {draw(inner)}" for name in names) + "}"
+
+
 @fuzz()
 @given(st.data())
 def test_odd_pair_files(tmp_path, data):
-    numbers = ["1", "-1", "1e400", "nan", "99999999999999999999", "true", "1979-05-27"]
-
-    def table(items):
-        return "{" + ", ".join(f"drawer{i} = {item}" for i, item in enumerate(items)) + "}"
-
-    def nested(inner):
-        rows = st.lists(inner, max_size=2)
-        return rows.map(lambda items: f"[{', '.join(items)}]") | rows.map(table)
-
-    value = st.recursive(st.sampled_from([*numbers, '"open"', '"../x"', "[]"]), nested, max_leaves=4)
-    keys = st.sampled_from(["name", "context", "event", "K", "other", "drawer", "button_1", '"a b"'])
-    lines = [f"{key} = {data.draw(value)}" for key in data.draw(st.lists(keys, unique=True, max_size=5))]
-    heads = data.draw(
-        st.sampled_from(["[[pair]]", "[pair]", "[thresholds]", "[event_thresholds]", "", "[[pair]]\n[[pair]]"])
+    """A good pair, or none, with lines of any kind in the place of its own."""
+    atom = st.sampled_from(ATOMS)
+    value = (
+        atom
+        | toml_table(atom)
+        | toml_table(toml_table(atom))
+        | st.lists(atom, max_size=2).map(", ".join).map("[{}]".format)
+    )
+    good = {"context": '{window = "open"}', "event": '{drawer = "closed"}', "K": "5"}
+    lines = dict(good) if data.draw(st.integers(0, 3)) else {}
+    for key in data.draw(st.lists(st.sampled_from([*good, "name", "other", "drawer"]), unique=True, max_size=2)):
+        lines[key] = data.draw(value)
+    usual = st.just("[[pair]]")
+    head = data.draw(
+        usual | st.sampled_from(["[pair]", "[thresholds]", "[event_thresholds]", "", "[[pair]]\n[[pair]]"])
     )
     path = tmp_path / "pairs.toml"
-    path.write_text("\n".join([heads, *lines]))
+    path.write_text("\n".join([head, *(f"{key} = {held}" for key, held in lines.items())]))
     with only_clear_errors("pair files, values", tmp_path):
         held_out_of(find_layout("scene-play-v0"), path)
 

@@ -117,8 +117,9 @@ def test_damaged_checkpoints(whole, tmp_path, data):
             path.write_bytes(data.draw(damaged(path.read_bytes())))
         else:
             path.unlink()
+    zeros = np.zeros(3)
     with only_clear_errors("checkpoints", folder), silence():
-        Run(folder).policy()(np.zeros(3), np.zeros(3))
+        np.testing.assert_array_equal(Run(folder).policy()(zeros, zeros), Run(whole).policy()(zeros, zeros))
 
 
 def test_the_run_that_is_damaged_is_a_good_one(whole):
@@ -144,18 +145,22 @@ def test_odd_flags(tmp_path, monkeypatch, data):
     assert not list(tmp_path.iterdir())
 
 
+READERS = ["evaluate", "resume", "scores", "export", "ooc evaluate", "ooc rates", "ooc cut", "data info", "analogies"]
+
+
 @fuzz(max(10, EXAMPLES // 2))
 @given(st.data())
 def test_odd_words(tmp_path, monkeypatch, data):
-    """Commands that would work for long or write somewhere are asked for help only."""
+    """Odd things to read. Commands that would work for long or write somewhere are asked for help only."""
     monkeypatch.chdir(tmp_path)
-    name = data.draw(st.sampled_from([*sorted(COMMANDS), "trian", "", "evalaute"]))
     words = [str(word) for word in data.draw(st.lists(ODD, max_size=2))]
-    if name in ("evaluate", "export", "resume", "scores"):
-        extra = ["--out", "x/y"] if name == "export" else []
-        command(f"cta {name}", [name, *words, *extra])
+    if data.draw(st.integers(0, 3)):
+        reader = data.draw(st.sampled_from(READERS))
+        out = ["--out", "x/y"] if reader in ("export", "ooc cut") else []
+        command(f"odd words, cta {reader}", [*reader.split(), *words, *out])
     else:
-        command("other commands", [name, "--help"])
+        name = data.draw(st.sampled_from([*sorted(COMMANDS), "trian", "", "evalaute"]))
+        command("odd words, other commands", [name, "--help"])
     assert not list(tmp_path.iterdir())
 
 
