@@ -195,6 +195,18 @@ def test_data_that_vanished_or_changed(straight, copy, data, capfd):
     assert same(straight, copy)
 
 
+def test_resuming_from_another_folder(straight, data, tmp_path, monkeypatch, capfd):
+    """A relative path of the data means the same file, wherever one stands."""
+    home = tmp_path / "home"
+    shutil.copytree(data.parent, home / "data")
+    monkeypatch.chdir(home)
+    assert run(words(f"data/{data.name}", "runs/one")) == 0
+    shutil.rmtree(home / "runs" / "one" / "checkpoints" / "20")
+    monkeypatch.chdir(tmp_path)
+    assert run(["resume", "home/runs/one"]) == 0
+    assert "resuming at step 10" in capfd.readouterr().err and same(straight, home / "runs" / "one")
+
+
 def test_a_directory_in_use(copy, data, capfd):
     lock = RunLock(copy)
     for command in (["resume", str(copy)], words(data, copy)):

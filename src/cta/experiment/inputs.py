@@ -7,6 +7,7 @@ import jax
 from cta import provenance
 from cta.config import RunConfig
 from cta.data import TrajectoryDataset, environment_name
+from cta.data.files import is_path, user_path
 from cta.data.split import hold_out
 from cta.envs.datasets import check_fits, open_dataset
 from cta.envs.generate_record import simulator_notice
@@ -21,7 +22,8 @@ def open_data(run: RunDir, config: RunConfig, *, say: Callable[[str], None], eva
     """Training and validation data; the first time their fingerprints are noted, later they must be the same."""
     known = run.provenance()
     try:
-        name, train, validation = open_dataset(config.dataset, dataset_dir=config.dataset_dir)
+        where = _seen_from_run(run, config.dataset) if "dataset" in known else config.dataset
+        name, train, validation = open_dataset(where, dataset_dir=config.dataset_dir)
     except CtaError as error:
         if "dataset" not in known:
             raise
@@ -57,6 +59,15 @@ def open_data(run: RunDir, config: RunConfig, *, say: Callable[[str], None], eva
     if notice and evaluates:
         say(notice)
     return train, validation
+
+
+def _seen_from_run(run: RunDir, dataset: str) -> str:
+    """A relative path means the folder the run was begun in; from elsewhere that is one above the run directory."""
+    if not is_path(dataset) or user_path(dataset).is_absolute() or user_path(dataset).exists():
+        return dataset
+    return next(
+        (str(folder / dataset) for folder in run.path.resolve().parents if (folder / dataset).exists()), dataset
+    )
 
 
 def _compare(run: RunDir, config: RunConfig, known: dict, found: dict) -> None:
