@@ -4,6 +4,7 @@ import contextlib
 import csv
 import io
 import json
+import os
 import shutil
 
 import numpy as np
@@ -192,6 +193,18 @@ def test_a_run_brings_no_code(whole, tmp_path, monkeypatch):
     with pytest.raises(CtaError, match="not looked for inside a run"):
         Run(".")
     assert not (tmp_path / "owned").exists()
+
+
+def test_pipes_and_devices_are_not_read(whole, tmp_path):
+    """They have no end."""
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    (folder / "eval.csv").unlink()
+    os.mkfifo(folder / "eval.csv")
+    os.symlink("/dev/zero", tmp_path / "x.npz")
+    for read in (lambda: Run(folder), lambda: TrajectoryDataset.from_npz(tmp_path / "x.npz")):
+        with pytest.raises(CtaError, match="is not a file"):
+            read()
 
 
 def test_names_stay_in_their_folder(whole, tmp_path):

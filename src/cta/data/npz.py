@@ -109,6 +109,8 @@ class NpzReader:
         self.path = Path(path)
         if not self.path.exists():
             raise CtaError(f"no such file: {path}")
+        if not self.path.is_file():  # a pipe or a device would be read without end
+            raise CtaError(f"{path} is not a file")
         try:
             self._archive = zipfile.ZipFile(self.path)
         except OSError as error:

@@ -101,6 +101,9 @@ class RunDir:
             raise CtaError(f"{path}: no such run directory")
         if not (run.path / "config.json").is_file():
             raise CtaError(f"{path} is not a run directory: it has no config.json")
+        for file in (*run.path.glob("*.json"), *run.path.glob("*.csv")):
+            if not file.is_file():  # a pipe or a device would be read without end
+                raise CtaError(f"{file} is not a file")
         return run
 
     def config(self) -> RunConfig:
