@@ -70,8 +70,8 @@ class Arm:
         extra = {"gripper_always_closed": True} if "puzzle" in type(self._env).__name__.lower() else {}
         self._oracle = getattr(module, f"{what.title()}MarkovOracle")(env=self._env, max_step=10_000, **extra)
         self._oracle.reset(None, {})
-        # Up and to the side, clear of all buttons and handles.
-        self._oracle._final_pos = np.array([0.4, 0.0, 0.3])
+        # Up and to the side, clear of all buttons and handles; left alone, the oracles draw it from NumPy's own stream.
+        self._oracle._final_pos, self._oracle._final_yaw = np.array([0.4, 0.0, 0.3]), 0.0
 
     def _target(self, info: dict[str, Any]) -> dict[str, Any]:
         what, value = self._chores[0]
