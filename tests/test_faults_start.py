@@ -68,14 +68,16 @@ def test_letters_that_a_terminal_lacks_are_spelt_out(tmp_path):
     assert done.returncode == 0 and r"K \xb7 events" in done.stdout, done.stderr
 
 
-def test_sigterm_ends_other_commands_politely(tmp_path):
-    """As Ctrl-C does: one line, exit code 3, and the same command goes on."""
+@pytest.mark.parametrize("delay", [0.0, 0.1, 1.0])
+def test_sigterm_ends_other_commands_politely(tmp_path, delay):
+    """As Ctrl-C does, also in the middle of an import: one line, exit code 3, and the same command goes on."""
     words = [*CTA, "data", "generate", "puzzle-3x3-play-v0", "--episodes", "500", "--workers", "1", "--out", tmp_path]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + 60
         while not any(Path(tmp_path).iterdir()) and time.monotonic() < deadline:
             time.sleep(0.05)
+        time.sleep(delay)
         process.send_signal(signal.SIGTERM)
         said = process.communicate(timeout=60)[1]
     finally:

@@ -71,7 +71,7 @@ def test_closing_the_window(worlds):
 @pytest.mark.slow
 def test_putting_the_cube_into_the_drawer(worlds):
     assert perform(worlds("scene-v0"), "scene-play-v0", 3, [("cube", 0)], episode=2)[0].direct
-    # Unlock the window, put the cube into the drawer, lock the window again. In episode 2 the arm keeps clear of the window.
+    # Unlock the window, put the cube into the drawer, lock the window again; here the arm keeps clear of the window.
     detour = [("press", 1), ("cube", 0), ("press", 1)]
     verdict, log = perform(worlds("scene-v0"), "scene-play-v0", 3, detour, episode=2)
     assert (verdict.success, verdict.direct, verdict.lenient) == (True, False, False), log

@@ -55,7 +55,9 @@ DONE, ERROR, USAGE, INTERRUPTED, SEED_STOPPED = 0, 1, 2, 3, 4
 
 def main() -> None:
     """Entry point of the console script. SIGTERM is what Ctrl-C is; letters a terminal lacks are spelt out."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     code = run(sys.argv[1:])
@@ -65,6 +67,14 @@ def main() -> None:
         # An evaluation nobody waits for is inside compiled code, where an orderly shutdown would abort.
         os._exit(code)
     sys.exit(code)
+
+
+class _Interrupt(KeyboardInterrupt):
+    """Python may end a process by SIGINT although its KeyboardInterrupt was caught, but not for one that is derived."""
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise _Interrupt
 
 
 def _flush(stream: TextIO | None) -> None:
