@@ -126,7 +126,7 @@ def print_scores(rows: Sequence[Mapping[str, Any]], run: Run) -> None:
         count = min(3, len({row["step"] for row in rows}))
         console.print(
             f"score {fmean(scores):.1f}{spread}: mean over tasks and over the last {count} evaluation"
-            f"{'s' if count > 1 else ''}, {episodes} episodes a task"
+            f"{'s' if count > 1 else ''}, {episodes} episode{'s' if episodes != 1 else ''} a task"
         )
 
 

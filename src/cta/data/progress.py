@@ -20,11 +20,11 @@ class Advance(Protocol):
 
 
 def human(amount: float) -> str:
-    """1234567 → 1.2M."""
+    """1234567 → 1.2M, 0.25 → 0.2."""
     for scale, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if amount >= scale:
             return f"{amount / scale:.1f}{suffix}"
-    return f"{amount:.0f}"
+    return f"{amount:.0f}" if amount >= 10 or amount == int(amount) else f"{amount:.1f}"
 
 
 class _RateColumn(ProgressColumn):
