@@ -116,7 +116,7 @@ def print_scores(rows: Sequence[Mapping[str, Any]], run: Run) -> None:
     means = [fmean(overall[seed]) for seed in seeds]
     table.add_row("all", *(f"{mean:.1f}" for mean in means), f"{fmean(means):.1f}")
     console.print(table)
-    episodes = next(iter(newest.values()))["episodes"]
+    episodes = int(next(iter(newest.values()))["episodes"])
     missing = missing_seeds(rows, run.config.seeds)
     scores = [100 * score for seed, score in seed_scores(rows).items() if seed not in missing]
     for seed in missing:
