@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from importlib import import_module
+from types import FrameType
 from typing import TextIO
 
 from cta import __version__
@@ -73,7 +74,13 @@ class _Interrupt(KeyboardInterrupt):
     """Python may end a process by SIGINT although its KeyboardInterrupt was caught, but not for one that is derived."""
 
 
-def _interrupt(number: int, frame: object) -> None:
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Ask the command to end; at once while modules are loaded, where exceptions are lost or turned into others."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            os.write(2, b"cta: interrupted\n")
+            os._exit(INTERRUPTED)
+        frame = frame.f_back
     raise _Interrupt
 
 
