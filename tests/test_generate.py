@@ -230,7 +230,11 @@ def test_an_interrupted_generation_continues_where_it_stopped(tmp_path, monkeypa
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 3), (signal.SIGKILL, -signal.SIGKILL)])
 def test_an_end_from_outside_keeps_the_episodes_and_leaves_no_process(tmp_path, sent, code):
-    program = "import sys; from cta.cli.data import main; sys.exit(main(sys.argv[1:]))"
+    program = (
+        "import signal, sys; from cta.cli.data import main\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background jobs are born deaf to it
+        "sys.exit(main(sys.argv[1:]))"
+    )
     words = ["generate", MAZE, "--episodes", "5000", "--episode-steps", "50", "--workers", "2", "--out", str(tmp_path)]
     process = subprocess.Popen(
         [sys.executable, "-c", program, *words], start_new_session=True, stderr=subprocess.PIPE, text=True

@@ -156,7 +156,7 @@ def _add(folder, seed):
 
 
 def test_processes_that_add_at_once_lose_nothing(tmp_path):
-    with get_context("fork").Pool(4) as pool:
+    with get_context("spawn").Pool(4) as pool:
         pool.starmap(_add, [(tmp_path, seed) for seed in range(8)])
     cell = Results(tmp_path).cell(PUZZLE, "cta")
     assert cell.seeds == list(range(8))
