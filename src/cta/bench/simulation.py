@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from cta.data.progress import progress
 from cta.envs.generate import default_workers, make_parts, plan_job
 from cta.envs.names import STATE_DIMS
 from cta.envs.ogbench import close_env, make_env, seeded_reset
@@ -48,14 +49,18 @@ def measure(
         raise CtaError(f"no simulated world {', '.join(unknown)}: choose from {', '.join(STATE_DIMS)}")
     count = workers or default_workers()
     entries: list[Entry] = []
-    for kind in what:
-        if kind == "simulate":
-            steps = [measure_step(name, seconds=seconds) for name in worlds]
-            mean = exp(statistics.fmean(log(entry["ratio"]) for entry in steps))
-            entries += [*steps, {"what": "simulate", "env": "geometric mean", "ratio": mean}]
-        else:
-            rate = {"generate": generation_rate, "evaluate": evaluation_rate}[kind]
-            entries += [measure_workers(kind, rate, name, workers=count, seconds=seconds) for name in worlds]
+    with progress(", ".join(what), total=len(what) * len(worlds), unit="worlds") as advance:
+        for kind in what:
+            for name in worlds:
+                if kind == "simulate":
+                    entries.append(measure_step(name, seconds=seconds))
+                else:
+                    rate = {"generate": generation_rate, "evaluate": evaluation_rate}[kind]
+                    entries.append(measure_workers(kind, rate, name, workers=count, seconds=seconds))
+                advance(1)
+            if kind == "simulate":
+                mean = exp(statistics.fmean(log(entry["ratio"]) for entry in entries if entry["what"] == kind))
+                entries.append({"what": kind, "env": "geometric mean", "ratio": mean})
     return entries
 
 
