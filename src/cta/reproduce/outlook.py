@@ -40,7 +40,7 @@ def outlook(driver: Driver, *, device: str) -> str:
         lines.append("nothing to train" + (" that fits" if ahead.left else ""))
     for option in ahead.left:
         took = rates.train_seconds(option.cell.agent, option.cell.dataset, 1, option.steps)
-        alone = "" if took is None else f" (one seed alone takes about {clock(took)})"
+        alone = "" if took is None else f" (to train one seed, once its data are there, takes about {clock(took)})"
         lines.append(f"left: {option.cell.name}, seeds {short_list(option.seeds)}{alone}")
     waiting = [item for cell in space.plan.cells for item in space.pending(cell)]
     lines += [f"to score now: {item.name}" for item in waiting]

@@ -61,6 +61,9 @@ def as_csv(table: Table) -> str:
 
 def show(table: Table, console: Console) -> None:
     """On a terminal: only columns that hold something, the paper's words never broken."""
+    if not table.lines:
+        console.print(NOTHING, end="")
+        return
     held = [i for i, _ in enumerate(table.columns) if i < NAMES or any(line[i] != "–" for line in table.lines)]
     shown = RichTable(title=table.title, box=box.SIMPLE_HEAD, title_justify="left")
     for i in held:
