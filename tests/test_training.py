@@ -60,6 +60,19 @@ def test_a_seed_of_many_is_that_seed_alone_bit_for_bit(straight):
     assert_same(jax.tree.map(lambda x: x[1], straight.snapshot()), jax.tree.map(lambda x: x[0], alone.snapshot()))
 
 
+def test_whole_chunks_and_a_rest_are_the_same_steps(monkeypatch):
+    """An accelerator's program of fixed length, twice, and the other one for what is left over."""
+    plain = group([0, 3], stacked=True)
+    monkeypatch.setattr("cta.training.source.CHUNK", 4)
+    chunked = group([0, 3], stacked=True)
+    assert (plain.grain, chunked.grain, group([0], stacked=False).grain) == (1, 4, 1)
+    for seeds in (plain, chunked):
+        seeds.run(9)
+    assert (chunked.snapshot().step == 9).all()
+    for name, leaf in leaves(plain.snapshot(lambda state: state.networks)).items():
+        np.testing.assert_allclose(leaves(chunked.snapshot(lambda state: state.networks))[name], leaf, atol=1e-4)
+
+
 def test_stacked_seeds_agree_within_tolerance():
     """The accelerator's layout against one seed alone.
 
