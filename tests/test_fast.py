@@ -14,6 +14,8 @@ from cta.fast.packing import Part, pack, spread_input, spread_kernel, unpack
 from cta.goals import RowTable
 from cta.training.fast import FastLearner, make_learner
 from cta.training.learner import DeviceData, Learner, seed_keys
+from cta.training.seeds import SeedGroup
+from cta.training.source import CHUNK, ResidentSource
 
 SPEC = Spec.of((21,), 5)
 BATCH = 32
@@ -191,3 +193,26 @@ def test_kernels_are_chosen_as_asked():
     assert type(make_learner(cta, SPEC, block=4)) is expected
     with pytest.raises(CtaError, match="no fused form"):
         make_learner(other, SPEC, block=4, kernels="fused")
+
+
+@pytest.mark.skipif(jax.default_backend() != "gpu", reason="on a CPU there are no graphs of kernels")
+def test_a_graph_of_kernels_computes_what_single_launches_do():
+    """Kernels of a graph run side by side: one that did not wait for another would give other numbers every time."""
+    rows = 2_000
+    rng = np.random.default_rng(0)
+    observations, actions = rng.standard_normal((rows, 21), np.float32), rng.random((rows, 5), np.float32)
+    table = RowTable(jnp.arange(rows - 1), jnp.full(rows, rows - 1))
+    data = DeviceData(jnp.asarray(observations), jnp.asarray(actions), table)
+    learner = make_learner(small("cta"), SPEC, block=500, kernels="fused")
+
+    def trained(graph):
+        group = SeedGroup(learner, range(4), ResidentSource(data, graph=graph))
+        group.run(CHUNK)
+        return group.read_metrics(CHUNK), group.networks()
+
+    (first, networks), (second, again), (single, _) = trained(True), trained(True), trained(False)
+    jax.tree.map(np.testing.assert_array_equal, networks, again)
+    assert first == second
+    for found, expected in zip(first, single, strict=True):
+        for name, value in expected.items():
+            assert found[name] == pytest.approx(value, rel=0.02, abs=0.02), name

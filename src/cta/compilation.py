@@ -21,3 +21,22 @@ def enable_cache() -> None:
         return
     if os.access(folder, os.W_OK):
         jax.config.update("jax_compilation_cache_dir", str(folder))
+
+
+COMMANDS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE"
+"""What may become part of a CUDA graph, in XLA's words: everything that a training step is made of, and the loop."""
+
+
+def loop_options(*, graph: bool = True) -> dict[str, str] | None:
+    """For the compiler, of a loop with many small kernels: on a GPU the whole loop is one CUDA graph.
+
+    Kernels that do not need each other's results then run side by side, and none waits for the host. A profiler does
+    not see into it: without `graph` kernels are launched one by one.
+    """
+    import jax
+
+    if jax.default_backend() != "gpu":
+        return None
+    if not graph:
+        return {"xla_gpu_enable_command_buffer": ""}
+    return {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT", "xla_gpu_enable_command_buffer": COMMANDS}

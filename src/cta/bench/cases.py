@@ -58,6 +58,12 @@ class Case:
     seconds: float = 20.0
     kernels: str = "auto"
 
+    @property
+    def name(self) -> str:
+        """For people."""
+        seeds = f"{self.seeds} seed{'s' if self.seeds > 1 else ''}"
+        return f"{self.agent}, {seeds}, batch {self.batch_size or 'default'}"
+
     def build(self) -> Agent:
         """The agent, with the paper's settings for a named dataset and its defaults for random rows."""
         entry = find(self.agent)

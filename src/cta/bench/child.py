@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,21 +19,29 @@ from cta.errors import CtaError
 Entry = dict[str, Any]
 
 
-def measure_case(case: Case, *, profile: bool = False) -> tuple[list[Entry], dict[str, Any]]:
-    """All entries of a case's own program, and the hardware they were measured on."""
+def measure_case(case: Case, *, also: Sequence[str] = ()) -> tuple[list[Entry], dict[str, Any]]:
+    """All entries of a case's own program, and the hardware they were measured on.
+
+    `also`: `parts` (sampler and update alone), `profile`, `reference` (in turns with the plain loop, in one process).
+    """
     with tempfile.TemporaryDirectory(prefix="cta-bench-xla-") as cache:
-        answer = _ask({"case": case.to_json(), "do": "train", "profile": profile}, cache)
-        again = _ask({"case": case.to_json(), "do": "start"}, cache)
-    entries = answer["entries"]
+
+        def ask(what: str) -> dict[str, Any]:
+            return _ask({"case": case.to_json(), "do": what}, cache)
+
+        answer, again = ask("train"), ask("start")
+        entries = answer["entries"]
+        for what in also:
+            entries += ask(what)["entries"]
     compiled = next(entry for entry in entries if entry["what"] == "compile")
     cold = {f"cold_{name}": compiled.pop(name) for name in ("start_s", "start_cpu_s")}
     compiled |= cold | {f"warm_{name}": value for name, value in again["entries"][0].items()}
     return entries, answer["hardware"]
 
 
-def measure_against_reference(case: Case) -> tuple[list[Entry], dict[str, Any]]:
-    """The case and the plain loop in turns, in one process."""
-    answer = _ask({"case": case.to_json(), "do": "reference"}, None)
+def measure_only(case: Case, what: str) -> tuple[list[Entry], dict[str, Any]]:
+    """The entries of one kind, with the user's compilation cache."""
+    answer = _ask({"case": case.to_json(), "do": what}, None)
     return answer["entries"], answer["hardware"]
 
 
@@ -67,26 +75,31 @@ def _started(environment: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """What the child computes."""
-    from cta.bench import train
     from cta.compilation import enable_cache
     from cta.provenance import hardware
 
     enable_cache()
     case = Case.from_json(request["case"])
     dataset = case.data.open()
-    if request["do"] == "start":
-        entries = [train.measure_start(case, dataset)]
-    elif request["do"] == "reference":
+    return {"entries": _measure(request["do"], case, dataset), "hardware": hardware()}
+
+
+def _measure(what: str, case: Case, dataset: Any) -> list[Entry]:
+    from cta.bench import train
+
+    if what == "start":
+        return [train.measure_start(case, dataset)]
+    if what == "parts":
+        return train.measure_parts(case, dataset)
+    if what == "reference":
         from cta.bench.reference import measure_reference
 
-        entries = measure_reference(case, dataset)
-    else:
-        entries = [*train.measure_training(case, dataset), *train.measure_parts(case, dataset)]
-        if request["profile"]:
-            from cta.bench.profile import measure_profile
+        return measure_reference(case, dataset)
+    if what == "profile":
+        from cta.bench.profile import measure_profile
 
-            entries += measure_profile(case, dataset)
-    return {"entries": entries, "hardware": hardware()}
+        return measure_profile(case, dataset)
+    return train.measure_training(case, dataset)
 
 
 def main() -> int:

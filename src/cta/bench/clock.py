@@ -42,11 +42,7 @@ def repeat(run: Callable[[int], None], *, seconds: float, largest: int, least: i
     The first two calls only warm up: they compile, and tell how many steps a second holds. Like training, it never
     asks for fewer than `least` steps: drawing rows is done for ten at least, and an accelerator runs whole chunks.
     """
-    run(1)
-    warm = least if least > LEAST else 2
-    first = Stopwatch()
-    run(warm)
-    count = _per_second(first.span(warm), largest, least)
+    count = _warm(run, largest, least)
     watch, steps = Stopwatch(), 0
     while steps == 0 or watch.span(steps).wall_s < seconds:
         lap = Stopwatch()
@@ -56,20 +52,28 @@ def repeat(run: Callable[[int], None], *, seconds: float, largest: int, least: i
     return watch.span(steps)
 
 
-def _per_second(span: Span, largest: int, least: int = LEAST) -> int:
+def _warm(run: Callable[[int], None], largest: int, least: int) -> int:
+    """Compile; then the number of steps that takes about a second."""
+    once, again = (least, least) if least > LEAST else (1, 2)
+    run(once)
+    watch = Stopwatch()
+    run(again)
+    return _per_second(watch.span(again), largest, least)
+
+
+def _per_second(span: Span, largest: int, least: int) -> int:
     return min(largest, max(least, int(span.steps_per_s)))
 
 
 def interleave(
-    first: Callable[[int], None], second: Callable[[int], None], *, seconds: float, largest: int
+    first: Callable[[int], None], second: Callable[[int], None], *, seconds: float, largest: int, least: int = LEAST
 ) -> list[tuple[Span, Span]]:
-    """The two in turns, so that whatever else the machine does falls on both; one pair of spans a turn."""
-    runs, counts = (first, second), []
-    for run in runs:
-        run(1)
-        watch = Stopwatch()
-        run(2)
-        counts.append(_per_second(watch.span(2), largest))
+    """The two in turns, so that whatever else the machine does falls on both; one pair of spans a turn.
+
+    `least` is for the first, as in `repeat`.
+    """
+    runs = (first, second)
+    counts = [_warm(first, largest, least), _warm(second, largest, LEAST)]
     begin, pairs = Stopwatch(), []
     while len(pairs) < 3 or begin.span(1).wall_s < seconds:
         spans = []

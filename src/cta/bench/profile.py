@@ -13,7 +13,7 @@ from cta.bench.cases import Case
 from cta.bench.train import BLOCK
 from cta.data import TrajectoryDataset
 from cta.training.seeds import SeedGroup
-from cta.training.source import CHUNK, open_source
+from cta.training.source import CHUNK, ResidentSource
 
 STEPS = 50
 """Steps traced on a CPU; on an accelerator it is a chunk."""
@@ -32,7 +32,7 @@ KINDS = (
 def measure_profile(case: Case, dataset: TrajectoryDataset) -> list[dict[str, Any]]:
     """An entry `profile` for each kind of kernel, and for the largest kernels: milliseconds a step."""
     learner = case.learner(dataset, block=BLOCK)
-    group = SeedGroup(learner, range(case.seeds), open_source(dataset))
+    group = SeedGroup(learner, range(case.seeds), ResidentSource.of(dataset, graph=False))
     steps = STEPS if jax.default_backend() == "cpu" else CHUNK
     group.run(steps)
     with tempfile.TemporaryDirectory(prefix="cta-bench-trace-") as folder:

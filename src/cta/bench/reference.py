@@ -12,7 +12,7 @@ from cta.bench.cases import Case
 from cta.bench.clock import interleave
 from cta.bench.plain import PlainUpdate
 from cta.bench.products import count_products, time_products
-from cta.bench.train import BLOCK, rates
+from cta.bench.train import BLOCK, least_steps, rates
 from cta.config import TwoLevelConfig
 from cta.data import TrajectoryDataset
 from cta.goals import GoalMix, RowTable, actor_mix, gather, value_mix
@@ -99,7 +99,7 @@ def measure_reference(case: Case, dataset: TrajectoryDataset) -> list[dict[str, 
     agent = case.build()
     loop = PlainLoop(agent, dataset)
     group = SeedGroup(case.learner(dataset, block=BLOCK), range(case.seeds), open_source(dataset))
-    turns = interleave(group.run, loop.run, seconds=2 * case.seconds, largest=BLOCK)
+    turns = interleave(group.run, loop.run, seconds=case.seconds, largest=BLOCK, least=least_steps())
     facts = case.facts()
     middle = sorted((theirs for _, theirs in turns), key=lambda span: span.cpu_ms_per_step)[len(turns) // 2]
     reference = {"what": "reference", **facts, "seeds": 1, **rates(middle, 1)}

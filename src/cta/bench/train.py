@@ -7,10 +7,11 @@ import jax
 import jax.numpy as jnp
 
 from cta.bench.cases import Case
-from cta.bench.clock import Span, Stopwatch, repeat
+from cta.bench.clock import LEAST, Span, Stopwatch, repeat
+from cta.compilation import loop_options
 from cta.data import TrajectoryDataset
 from cta.goals import Batch, gather
-from cta.training.learner import DeviceData, Keys, Learner, Slice, seed_keys, to_device
+from cta.training.learner import DeviceData, Keys, Learner, Slice, TrainState, seed_keys, to_device
 from cta.training.memory import peak_device_bytes, peak_host_bytes
 from cta.training.seeds import SeedGroup
 from cta.training.source import CHUNK, open_source
@@ -39,8 +40,7 @@ def measure_training(case: Case, dataset: TrajectoryDataset) -> list[Entry]:
     def run(count: int) -> None:
         group.run(count)
 
-    least = {} if jax.default_backend() == "cpu" else {"least": BLOCK}
-    span = repeat(run, seconds=case.seconds, largest=BLOCK, **least)
+    span = repeat(run, seconds=case.seconds, largest=BLOCK, least=least_steps())
     group.read_metrics(1)  # a blocking read: the steps have been taken, not only queued
     facts = case.facts()
     return [
@@ -58,6 +58,11 @@ def measure_start(case: Case, dataset: TrajectoryDataset) -> Entry:
     SeedGroup(learner, range(case.seeds), source).run(_first())
     span = watch.span(1)
     return {"start_s": round(span.wall_s, 2), "start_cpu_s": round(span.cpu_s, 2)}
+
+
+def least_steps() -> int:
+    """Steps asked for at a time at least: on an accelerator a block of whole chunks."""
+    return LEAST if jax.default_backend() == "cpu" else BLOCK
 
 
 def _first() -> int:
@@ -78,7 +83,9 @@ def measure_parts(case: Case, dataset: TrajectoryDataset) -> list[Entry]:
     keys = jax.vmap(seed_keys)(jnp.arange(seeds)) if stacked else seed_keys(0)
     facts = {**case.facts(), "seeds": seeds}
     programs = {"sampler": _sampler(learner, data, keys, stacked), "update": _updates(learner, data, keys, stacked)}
-    spans = {what: repeat(run, seconds=case.seconds / 4, largest=BLOCK) for what, run in programs.items()}
+    # In multiples of what their programs do at once.
+    least = CHUNK if stacked else LEAST
+    spans = {what: repeat(run, seconds=case.seconds / 4, largest=least, least=least) for what, run in programs.items()}
     return [{"what": what, **facts, **rates(span, seeds)} for what, span in spans.items()]
 
 
@@ -104,19 +111,24 @@ def _memory(data_bytes: int) -> Entry:
 
 
 def _sampler(learner: Learner, data: DeviceData, keys: Keys, stacked: bool) -> Callable[[int], None]:
-    def draw_batches(keys: Keys, count: jax.Array) -> Batch:
-        rows = learner.draw(keys, 0, data.table, BLOCK)
+    size = CHUNK if stacked else LEAST
+
+    def draw_batches(keys: Keys) -> Batch:
+        rows = learner.draw(keys, 0, data.table, size)
 
         def batch_of(i: jax.Array) -> Batch:
             return gather(data.observations, data.actions, {name: index[i] for name, index in rows.items()})
 
         # Carrying each batch to the next round keeps the compiler from dropping the earlier ones.
-        return jax.lax.fori_loop(1, count, lambda i, _: batch_of(i), batch_of(jnp.int32(0)))
+        return jax.lax.fori_loop(1, size, lambda i, _: batch_of(i), batch_of(jnp.int32(0)))
 
-    program = jax.jit(jax.vmap(draw_batches, in_axes=(0, None)) if stacked else draw_batches)
+    program = jax.jit(jax.vmap(draw_batches) if stacked else draw_batches, compiler_options=loop_options())
 
     def run(count: int) -> None:
-        jax.block_until_ready(program(keys, count))
+        batch = None
+        for _ in range(0, count, size):
+            batch = program(keys)
+        jax.block_until_ready(batch)
 
     return run
 
@@ -131,12 +143,17 @@ def _updates(learner: Learner, data: DeviceData, keys: Keys, stacked: bool) -> C
     axes = jax.vmap if stacked else (lambda f, **_: f)
     part = jax.jit(axes(fetch))(keys)
     state = jax.jit(axes(learner.init))(keys)
-    program = jax.jit(axes(learner.run_slice, in_axes=(0, 0, None, 0, None, None)), donate_argnums=0)
+
+    def updates(state: TrainState, keys: Keys, actions: jax.Array, part: Slice) -> TrainState:
+        return learner.run_slice(state, keys, actions, part, 0, FETCHED)
+
+    options = {"donate_argnums": 0, "compiler_options": loop_options()}
+    program = jax.jit(axes(updates, in_axes=(0, 0, None, 0)), **options)
 
     def run(count: int) -> None:
         nonlocal state
-        for done in range(0, count, FETCHED):
-            state = program(state, keys, data.actions, part, 0, min(FETCHED, count - done))
+        for _ in range(0, count, FETCHED):
+            state = program(state, keys, data.actions, part)
         jax.block_until_ready(state)
 
     return run

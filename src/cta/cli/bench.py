@@ -25,7 +25,7 @@ Rates are of whole steps (sampling, all losses, Adam, EMA) after warm-up and up 
 has a process and a compilation cache of its own, so that its compile times and memory peaks are its own.
 """
 
-What = Literal["train", "simulate", "generate", "evaluate"]
+What = Literal["train", "profile", "simulate", "generate", "evaluate"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Settings:
     """What to measure."""
 
     what: Annotated[Positional[tuple[What, ...]], arg(metavar="WHAT…")] = ("train",)
-    """train, simulate, generate, evaluate."""
+    """train, profile (where the device's time goes, alone), simulate, generate, evaluate."""
     agents: str = "cta"
     """Agents, with commas between them; `all` for every registered one."""
     seeds: str = "1"
@@ -57,7 +57,9 @@ class Settings:
     reference: bool = False
     """Also measure the plain per-step loop: one jitted update a step, NumPy sampling."""
     profile: bool = False
-    """Also sum up the device's time by kind of kernel."""
+    """With train: also sum up the device's time by kind of kernel."""
+    parts: bool = True
+    """With train: also measure the sampler alone and the update alone."""
     worlds: str = "all"
     """Simulated worlds, with commas between them (simulate, generate, evaluate)."""
     workers: int | None = None
@@ -73,25 +75,36 @@ def main(argv: list[str]) -> int:
     hardware: dict[str, Any] = {}
     if "train" in settings.what:
         entries, hardware = _training(settings, console)
-    if simulated := [what for what in settings.what if what != "train"]:
+    elif "profile" in settings.what:
+        entries, hardware = _profile(settings, console)
+    if simulated := [what for what in settings.what if what not in ("train", "profile")]:
         entries += _simulation(settings, simulated)
     _report(settings, entries, hardware)
     return DONE
 
 
 def _training(settings: Settings, console: Console) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    from cta.bench.child import measure_against_reference, measure_case
+    from cta.bench.child import measure_case
+
+    profile = settings.profile or "profile" in settings.what
+    wanted = {"parts": settings.parts, "profile": profile, "reference": settings.reference}
+    entries, hardware = [], {}
+    for case in _cases(settings):
+        with console.status(f"{case.name}: compiling and measuring for {settings.seconds:g} s"):
+            found, hardware = measure_case(case, also=[what for what, asked in wanted.items() if asked])
+        entries += found
+        console.print(f"{case.name}: {found[0]['seed_steps_per_s']:,.0f} seed-steps/s")
+    return entries, hardware
+
+
+def _profile(settings: Settings, console: Console) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    from cta.bench.child import measure_only
 
     entries, hardware = [], {}
     for case in _cases(settings):
-        name = f"{case.agent}, {case.seeds} seed{'s' if case.seeds > 1 else ''}, batch {case.batch_size or 'default'}"
-        with console.status(f"{name}: compiling and measuring for {settings.seconds:g} s"):
-            found, hardware = measure_case(case, profile=settings.profile)
+        with console.status(f"{case.name}: compiling and tracing"):
+            found, hardware = measure_only(case, "profile")
         entries += found
-        console.print(f"{name}: {found[0]['seed_steps_per_s']:,.0f} seed-steps/s")
-        if settings.reference:
-            with console.status(f"{name}: in turns with the plain loop"):
-                entries += measure_against_reference(case)[0]
     return entries, hardware
 
 

@@ -9,7 +9,7 @@ A layer's `vectors` are (groups, 3, out): bias, and scale and offset of the norm
 
 import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,17 +23,9 @@ INNER = 0.7978845608028654  # √(2/π)
 CUBIC = 0.044715
 
 
-class Tile(NamedTuple):
-    """What one program handles: about so many numbers, with so many warps."""
-
-    numbers: int
-    warps: int
-
-
-TILES = {
-    "activate": Tile(2048, 4), "activate_back": Tile(8192, 4), "pair": Tile(4096, 4), "pair_back": Tile(4096, 4),
-}  # fmt: skip
-"""The fastest of about seven each on an H200, at the shapes of CTA with 8 seeds."""
+NUMBERS, ROWS, WARPS = 4096, 16, 4
+"""What one program handles: so many numbers and rows at most, with so many warps. Of seven to nine choices for each
+kernel the fastest on an H200, or within a tenth of it, at the shapes of CTA with 4 and 8 seeds."""
 
 
 def interpreted() -> bool:
@@ -66,11 +58,11 @@ def _row_sum(a: Array) -> Array:
 
 
 def _unit_rows(a: Array) -> tuple[Array, Array]:
-    """Rows of zero mean and unit variance, and 1/σ."""
+    """Rows of zero mean and unit variance, and 1/σ, by sums of one pass."""
     width = a.size // a.shape[0]
-    centred = a - _row_sum(a) / width
-    inverse = lax.rsqrt(_row_sum(centred * centred) / width + EPSILON)
-    return centred * inverse, inverse
+    mean, square = _row_sum(a) / width, _row_sum(a * a) / width
+    inverse = lax.rsqrt(jnp.maximum(square - mean * mean, 0.0) + EPSILON)
+    return (a - mean) * inverse, inverse
 
 
 class _Layer:
@@ -147,7 +139,7 @@ def _call(kernel: Any, name: str, grid: tuple[int, int], inputs: list, outputs: 
         in_specs=[spec for _, spec in inputs],
         out_specs=[spec for _, spec in outputs],
         out_shape=[shape for shape, _ in outputs],
-        compiler_params=triton.CompilerParams(num_warps=TILES[name].warps, num_stages=1),
+        compiler_params=triton.CompilerParams(num_warps=WARPS, num_stages=1),
         interpret=interpreted(),
         name=name,
     )(*[array for array, _ in inputs])
@@ -176,10 +168,10 @@ def _sums(vectors: Array, blocks: int) -> tuple[jax.ShapeDtypeStruct, pl.BlockSp
     return shape, pl.BlockSpec((None, None, *vectors.shape[1:]), lambda g, i: (g, i, *zeros))
 
 
-def _rows_a_program(name: str, rows: int, width: int) -> int:
-    """The largest power of two that divides `rows` and fits the kernel's tile."""
+def _rows_a_program(rows: int, width: int) -> int:
+    """The largest power of two that divides `rows` and is not too much for one program."""
     count = 1
-    while rows % (2 * count) == 0 and 2 * count * width <= TILES[name].numbers:
+    while rows % (2 * count) == 0 and 2 * count <= min(ROWS, NUMBERS // width):
         count *= 2
     return count
 
@@ -203,7 +195,7 @@ def activate(u: Array, vectors: Array, dtype: Any, *, live: int, fan: bool) -> t
     `u` is (groups, rows, out), a fan's (rows, groups, out).
     """
     rows, groups, width = u.shape if fan else (u.shape[1], u.shape[0], u.shape[2])
-    count = _rows_a_program("activate", math.gcd(rows, live), width)
+    count = _rows_a_program(math.gcd(rows, live), width)
     inputs = [(u, _rows((width,), count, fan=fan)), _of_group(vectors)]
     outputs = _split(groups, rows, live, width, count, dtype)
     found = _call(partial(_activate, live // count), "activate", (groups, rows // count), inputs, outputs)
@@ -214,7 +206,7 @@ def activate(u: Array, vectors: Array, dtype: Any, *, live: int, fan: bool) -> t
 def activate_back(u: Array, vectors: Array, dy: Float[Array, "groups rows out"], *, fan: bool) -> tuple[Array, Array]:
     """Gradients at the first rows of u, as many as `dy` has (in u's type and layout), and at the vectors."""
     groups, rows, width = dy.shape
-    count = _rows_a_program("activate_back", rows, width)
+    count = _rows_a_program(rows, width)
     spec, own, blocks = _rows((width,), count), _rows((width,), count, fan=fan), rows // count
     shape = (rows, groups, width) if fan else dy.shape
     outputs = [(jax.ShapeDtypeStruct(shape, u.dtype), own), _sums(vectors, blocks)]
@@ -233,7 +225,7 @@ def pair(
     Rows come in parts of `part`; the first `shared` parts meet the anchors' first part, each later one the next.
     """
     groups, rows, *width = f.shape
-    count = _rows_a_program("pair", part, width[0] * width[1])
+    count = _rows_a_program(part, width[0] * width[1])
     per_part = part // count
 
     def block(i: Any) -> Any:
@@ -253,7 +245,7 @@ def pair_back(f: Array, f_vectors: Array, g: Array, g_vectors: Array, dh: Array)
     In the order f, g, f's vectors, g's vectors.
     """
     groups, rows, *width = *dh.shape[:2], *f.shape[2:]
-    count = _rows_a_program("pair_back", rows, width[0] * width[1])
+    count = _rows_a_program(rows, width[0] * width[1])
     spec, blocks = _rows(tuple(width), count), rows // count
     inputs = [(f, spec), _of_group(f_vectors), (g, spec), _of_group(g_vectors), (dh, _rows((width[0],), count))]
     like = (jax.ShapeDtypeStruct((groups, rows, *width), f.dtype), spec)

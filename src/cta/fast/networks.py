@@ -118,6 +118,12 @@ def _with_bias(u: Array, bias: Array) -> Array:
     return jax.lax.optimization_barrier(u) + bias[:, None]
 
 
+def _bias_gradient(dy: Array) -> tuple[Array, Array]:
+    """`dy` and its sum over rows. The barrier has it written once, in parallel, before few programs add it up."""
+    dy = jax.lax.optimization_barrier(dy)
+    return dy, jnp.sum(dy, axis=1)
+
+
 def _frozen_part(y: Array, live: int) -> Array | None:
     return None if y.shape[1] == live else y[:, live:]
 
@@ -143,7 +149,8 @@ def _mlp_backward(input_grad: bool, kept: Any, cotangents: Any) -> Any:
     layers, out, saved, y = kept
     dy, d_out = cotangents[0], None
     if out is not None:
-        d_out = Output(_kernel_gradient(y, dy), None, jnp.sum(dy, axis=1))
+        dy, bias = _bias_gradient(dy)
+        d_out = Output(_kernel_gradient(y, dy), None, bias)
         dy = _input_gradient(dy, out.low)
     dx, d_layers = _backward(dy, layers, saved, input_grad)
     return dx, None, d_layers, d_out
@@ -165,7 +172,8 @@ def _head_forward(features: Array, affine: Affine) -> Any:
 def _head_backward(kept: Any, dy: Array) -> Any:
     """Written out because the derived form makes the kernel's gradient transposed, and copies follow."""
     features, kernel = kept
-    gradient = Affine(jnp.einsum("grk,grn->gkn", features, dy), jnp.sum(dy, axis=1))
+    dy, bias = _bias_gradient(dy)
+    gradient = Affine(jnp.einsum("grk,grn->gkn", features, dy), bias)
     return jnp.einsum("grn,gkn->grk", dy, kernel), gradient
 
 

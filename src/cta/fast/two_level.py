@@ -153,7 +153,8 @@ def loss(
         hidden_layers(eta, eta_low, (dim,)), output_layer(eta, eta_low), False,
     )  # fmt: skip
     code, rest = (scale_to_length(u[0]) if c.eta.normalise else u[0] for u in codes)
-    rest = stop_gradient(rest).reshape(6, size, -1)
+    # Written out, lest what reads them be fused with the way back of η, and wait for it.
+    rest = jax.lax.optimization_barrier(stop_gradient(rest)).reshape(6, size, -1)
 
     def body(source: Weights, name: str) -> Body:
         return Body(agent, spec, source.networks[name], source.low[name], dtype)

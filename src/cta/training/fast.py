@@ -83,14 +83,16 @@ class FastLearner(Learner):
         networks, moments = self._adam_step(packed, grads, step)
         # As in `Learner.update`: towards the weights from before the step.
         tau, before = agent.config.tau, packed.weights.networks
-        targets = {
-            name: jax.tree.map(lambda new, old: tau * new + (1 - tau) * old, before[name], target)
-            for name, target in packed.targets.networks.items()
-        }
-        weights, kept = (Weights.of(found, self.dtype) for found in (networks, targets))
+        with jax.named_scope("adam"):  # which moves the targets in the same pass over memory
+            targets = {
+                name: jax.tree.map(lambda new, old: tau * new + (1 - tau) * old, before[name], target)
+                for name, target in packed.targets.networks.items()
+            }
+            weights, kept = (Weights.of(found, self.dtype) for found in (networks, targets))
         sums = packed.sums + jnp.stack([metrics[name] for name in sorted(metrics)])
         return Packed(weights, kept, moments, step, sums, first_bad(packed.bad, step, metrics))
 
+    @jax.named_scope("adam")
     def _adam_step(self, packed: Packed, grads: Networks, step: Array) -> tuple[Networks, tuple[Networks, Networks]]:
         """Adam as Optax computes it, in one pass over each array."""
         (b1, b2), lr = DECAYS, self.agent.config.lr

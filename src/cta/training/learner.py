@@ -117,6 +117,14 @@ class Learner:
         """One Adam step on the summed loss; then the targets move towards the weights from *before* the step."""
         gradient = jax.grad(self._loss, has_aux=True)
         grads, metrics = gradient(state.networks, state.targets, batch, key)
+        with jax.named_scope("adam"):
+            networks, optimizer, targets = self._moved(state, grads)
+        sums = jax.tree.map(jnp.add, state.sums, metrics)
+        bad = first_bad(state.bad, state.step + 1, metrics)
+        return TrainState(networks, targets, optimizer, state.step + 1, sums, bad)
+
+    def _moved(self, state: TrainState, grads: Networks) -> tuple[Networks, dict[str, Any], Networks]:
+        """Networks, optimiser and targets after a step."""
         active = self.agent.trainable(state.step)
         networks, optimizer = {}, {}
         for name, network in state.networks.items():
@@ -128,9 +136,7 @@ class Learner:
             networks[name], optimizer[name] = moved
         before = {name: state.networks[name] for name in state.targets}
         targets: Any = optax.incremental_update(before, state.targets, self.agent.config.tau)
-        sums = jax.tree.map(jnp.add, state.sums, metrics)
-        bad = first_bad(state.bad, state.step + 1, metrics)
-        return TrainState(networks, targets, optimizer, state.step + 1, sums, bad)
+        return networks, optimizer, targets
 
     def draw(self, keys: Keys, step: int | Array, table: RowTable, count: int) -> dict[str, Int[Array, "steps batch"]]:
         """The rows of `count` steps from `step` on."""

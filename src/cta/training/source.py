@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from cta.agents.base import Metrics
+from cta.compilation import loop_options
 from cta.data import TrajectoryDataset
 from cta.goals import RowTable
 from cta.training.learner import DeviceData, Keys, Learner, Slice, TrainState, seed_keys, to_device
@@ -52,18 +53,22 @@ class Source(Protocol):
 
 
 class ResidentSource:
-    """A dataset that lies on the device, where a block of steps is one program."""
+    """A dataset that lies on the device, where a block of steps is one program.
 
-    def __init__(self, data: DeviceData):
+    `graph` as in `loop_options`.
+    """
+
+    def __init__(self, data: DeviceData, *, graph: bool = True):
         self.data = data
+        self.graph = graph
 
     @classmethod
-    def of(cls, dataset: TrajectoryDataset) -> "ResidentSource":
+    def of(cls, dataset: TrajectoryDataset, *, graph: bool = True) -> "ResidentSource":
         """Copy a dataset to the default device."""
-        return cls(to_device(dataset))
+        return cls(to_device(dataset), graph=graph)
 
     def bind(self, learner: Learner, *, seeds: int, stacked: bool) -> "_Resident":
-        return _Resident(learner, self.data, stacked)
+        return _Resident(learner, self.data, stacked, loop_options(graph=self.graph))
 
 
 class StreamedSource:
@@ -98,7 +103,7 @@ def device_budget() -> int:
 
 
 class _Resident:
-    def __init__(self, learner: Learner, data: DeviceData, stacked: bool):
+    def __init__(self, learner: Learner, data: DeviceData, stacked: bool, options: dict[str, str] | None):
         run, validate = learner.run, learner.validate
 
         def run_chunk(state: TrainState, keys: Keys, data: DeviceData) -> TrainState:
@@ -111,7 +116,7 @@ class _Resident:
         self._data = data
         self.grain = CHUNK if stacked and learner.block >= CHUNK else 1
         self._run = jax.jit(run, donate_argnums=0)
-        self._run_chunk = jax.jit(run_chunk, donate_argnums=0)
+        self._run_chunk = jax.jit(run_chunk, donate_argnums=0, compiler_options=options)
         self._validate = jax.jit(validate)
 
     def run(self, lane: int, state: TrainState, keys: Keys, step: int, count: int) -> TrainState:
