@@ -13,8 +13,10 @@ from cta.bench.cases import Case, DataShape
 from cta.bench.clock import Span, interleave, repeat
 from cta.bench.plain import PlainTwoLevel, PlainUpdate, has_plain_form, plain_weights
 from cta.bench.products import Product, count_products
+from cta.bench.profile import kernel_scopes
 from cta.bench.reference import NumpySampler
 from cta.cli import run
+from cta.errors import CtaError
 from cta.training.learner import Learner, seed_keys
 from tiny_agents import SPEC, batch_of, tiny, with_targets
 
@@ -109,11 +111,34 @@ def test_bench_writes_a_record_and_tables(tmp_path, capsys):
     assert kinds["train"]["seed_steps_per_s"] > 0
     assert kinds["train"]["parameters"] == 12 * 512 + 512 + 2 * (512 * 512 + 512) + 512 * 2 + 2
     assert kinds["compile"]["warm_start_cpu_s"] < kinds["compile"]["cold_start_cpu_s"]
+    assert 0 < kinds["compile"]["warm_compile_s"] < kinds["compile"]["cold_compile_s"]
     assert kinds["memory"]["host_peak_bytes"] > 1e8
     assert kinds["memory"]["data_bytes"] == 4 * (2002 * 8 + 2000 + 2002)
     assert kinds["reference"]["cpu_over_products"] > 1
     assert kinds["speed-up"]["cpu_time_ratio"] > 0
     assert "seed steps per s" in " ".join(printed.split())
+
+
+def test_what_was_measured_outlives_what_goes_wrong_later(tmp_path, monkeypatch, capsys):
+    def half(case, *, also):
+        assert also == ["parts"]
+        yield [{"what": "train", "seed_steps_per_s": 1.0}], {"device": "cpu", "backend": "cpu", "cpu": "", "cores": 2}
+        raise CtaError("measuring cta failed: no memory")
+
+    monkeypatch.setattr("cta.bench.child.measure_case", half)
+    assert run(["bench", "--out", str(tmp_path / "record.json")]) == 1
+    assert "no memory" in capsys.readouterr().err
+    assert [entry["what"] for entry in json.loads((tmp_path / "record.json").read_text())["entries"]] == ["train"]
+
+
+def test_a_profile_knows_the_optimiser_by_its_scope():
+    def step(x):
+        with jax.named_scope("adam"):
+            return jnp.sin(x) + 1
+
+    scopes = kernel_scopes(jax.jit(step).lower(jnp.ones(8)).compile().as_text())
+    assert any("/adam/" in scope for scope in scopes.values())
+    assert kernel_scopes('  %fusion.3 = f32[] fusion(), metadata={op_name="a/adam/add"}') == {"fusion_3": "a/adam/add"}
 
 
 def test_tables_show_every_kind_and_sizes_in_gib():

@@ -21,6 +21,8 @@ def enable_cache() -> None:
         return
     if os.access(folder, os.W_OK):
         jax.config.update("jax_compilation_cache_dir", str(folder))
+        # The many small programs of a start, too: by default those that compile within a second are not kept.
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 COMMANDS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE"

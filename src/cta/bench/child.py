@@ -19,33 +19,32 @@ from cta.errors import CtaError
 Entry = dict[str, Any]
 
 
-def measure_case(case: Case, *, also: Sequence[str] = ()) -> tuple[list[Entry], dict[str, Any]]:
-    """All entries of a case's own program, and the hardware they were measured on.
+def measure_case(case: Case, *, also: Sequence[str] = ()) -> Iterator[tuple[list[Entry], dict[str, Any]]]:
+    """Entries of a case's own program as they come, and the hardware they were measured on.
 
     `also`: `parts` (sampler and update alone), `profile`, `reference` (in turns with the plain loop, in one process).
     """
     with tempfile.TemporaryDirectory(prefix="cta-bench-xla-") as cache:
 
-        def ask(what: str) -> dict[str, Any]:
-            return _ask({"case": case.to_json(), "do": what}, cache)
+        def ask(what: str) -> tuple[list[Entry], dict[str, Any]]:
+            return _ask(case, what, cache)
 
-        answer, again = ask("train"), ask("start")
-        entries = answer["entries"]
+        entries, hardware = ask("train")
+        again = ask("start")[0][0]
+        compiled = next(entry for entry in entries if entry["what"] == "compile")
+        cold = {f"cold_{name}": compiled.pop(name) for name in again}
+        compiled |= cold | {f"warm_{name}": value for name, value in again.items()}
+        yield entries, hardware
         for what in also:
-            entries += ask(what)["entries"]
-    compiled = next(entry for entry in entries if entry["what"] == "compile")
-    cold = {f"cold_{name}": compiled.pop(name) for name in ("start_s", "start_cpu_s")}
-    compiled |= cold | {f"warm_{name}": value for name, value in again["entries"][0].items()}
-    return entries, answer["hardware"]
+            yield ask(what)
 
 
 def measure_only(case: Case, what: str) -> tuple[list[Entry], dict[str, Any]]:
     """The entries of one kind, with the user's compilation cache."""
-    answer = _ask({"case": case.to_json(), "do": what}, None)
-    return answer["entries"], answer["hardware"]
+    return _ask(case, what, None)
 
 
-def _ask(request: dict[str, Any], cache: str | None) -> dict[str, Any]:
+def _ask(case: Case, what: str, cache: str | None) -> tuple[list[Entry], dict[str, Any]]:
     # The package may stand on PYTHONPATH only, and the folder we were started from must not hide it.
     folder = str(Path(__file__).parents[2])
     path = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -53,11 +52,12 @@ def _ask(request: dict[str, Any], cache: str | None) -> dict[str, Any]:
     if cache is not None:
         environment["JAX_COMPILATION_CACHE_DIR"] = cache
     with _started(environment) as process:
-        output, _ = process.communicate(json.dumps(request))
+        output, _ = process.communicate(json.dumps({"case": case.to_json(), "do": what}))
     if process.returncode:
         reason = output.strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
-        raise CtaError(f"measuring {request['case']['agent']} failed: {reason[0]}")
-    return json.loads(output.splitlines()[-1])
+        raise CtaError(f"measuring {case.agent} failed: {reason[0]}")
+    found = json.loads(output.splitlines()[-1])
+    return found["entries"], found["hardware"]
 
 
 @contextmanager

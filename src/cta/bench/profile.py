@@ -40,12 +40,13 @@ def measure_profile(case: Case, dataset: TrajectoryDataset) -> list[dict[str, An
         group.run(steps)
         jax.profiler.stop_trace()
         events = list(_events(Path(folder)))
+    scopes = {} if jax.default_backend() == "cpu" else kernel_scopes(group.program_text())
     facts = case.facts()
     kinds: Counter[str] = Counter()
     names: Counter[str] = Counter()
     launches: Counter[str] = Counter()
     for name, scope, nanoseconds in events:
-        kind = _kind(name, scope)
+        kind = _kind(name, scopes.get(name, scope))
         kinds[kind] += nanoseconds
         launches[kind] += 1
         names[re.sub(r"[._]\d+$", "", name)] += nanoseconds
@@ -55,6 +56,12 @@ def measure_profile(case: Case, dataset: TrajectoryDataset) -> list[dict[str, An
 
     by_kind = [entry("profile", key, t) | {"kernels_per_step": launches[key] / steps} for key, t in kinds.most_common()]
     return by_kind + [entry("kernels", key, t) for key, t in names.most_common(LARGEST)]
+
+
+def kernel_scopes(program: str) -> dict[str, str]:
+    """For each kernel of a compiled program the part of our code it comes from; the trace knows the names alone."""
+    found = re.findall(r'^\s*(?:ROOT )?%?([\w.-]+) = .*?op_name="([^"]*)"', program, re.MULTILINE)
+    return {re.sub(r"[.-]", "_", name): scope for name, scope in found}
 
 
 def _kind(name: str, scope: str) -> str:

@@ -17,7 +17,15 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "train": (*SPEED, "parameters", "steps_per_s", "seed_steps_per_s", "cpu_ms_per_seed_step", "seconds"),
     "sampler": (*SPEED, "steps_per_s", "seed_steps_per_s", "cpu_ms_per_seed_step"),
     "update": (*SPEED, "steps_per_s", "seed_steps_per_s", "cpu_ms_per_seed_step"),
-    "compile": (*SPEED, "cold_start_s", "warm_start_s", "cold_start_cpu_s", "warm_start_cpu_s"),
+    "compile": (
+        *SPEED,
+        "cold_start_s",
+        "cold_compile_s",
+        "warm_start_s",
+        "warm_trace_s",
+        "warm_lower_s",
+        "warm_compile_s",
+    ),
     "memory": (*SPEED, "host_peak_bytes", "device_peak_bytes", "data_bytes", "device_beside_data_bytes"),
 }
 """Columns shown of the known kinds; other kinds show all they have. The file always holds everything."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from cta.data.progress import progress
 from cta.envs.generate import default_workers, make_parts, plan_job
-from cta.envs.names import STATE_DIMS
+from cta.envs.names import STATE_DIMS, known_spec
 from cta.envs.ogbench import close_env, make_env, seeded_reset
 from cta.errors import CtaError
 from cta.evaluation.evaluator import Evaluator
@@ -31,8 +31,6 @@ BLOCK = 25
 """Steps of a turn."""
 ROUNDS = 2
 """Turns of everything that is measured by the clock."""
-EPISODE = 200
-"""Steps of an episode that is generated or evaluated."""
 MANY = 5000
 """Episodes to generate: more than there is time for."""
 
@@ -171,7 +169,7 @@ def generation_rate(request: Request) -> float:
     """Rows per second of `cta data generate`, counted from when every worker has made an episode."""
     with tempfile.TemporaryDirectory(prefix="cta-bench-data-") as folder:
         name = request.env_name.replace("-v0", "-play-v0")
-        job = plan_job(name, folder=Path(folder), episodes=MANY, episode_steps=EPISODE)
+        job = plan_job(name, folder=Path(folder), episodes=MANY)
         job.workshop().mkdir(parents=True)
         ends: list[float] = []
 
@@ -182,7 +180,8 @@ def generation_rate(request: Request) -> float:
 
         with suppress(_Enough):
             make_parts(job, [("train", index) for index in range(MANY)], workers=request.workers, advance=note)
-    return (len(ends) - request.workers) * (EPISODE + 1) / (ends[-1] - ends[request.workers - 1])
+    rows = known_spec(name).episode_steps + 1
+    return (len(ends) - request.workers) * rows / (ends[-1] - ends[request.workers - 1])
 
 
 class _Enough(BaseException):
@@ -197,7 +196,7 @@ def evaluation_rate(request: Request) -> float:
         return lambda *_: actions.uniform(-1, 1, (slots, 5)).astype(np.float32)
 
     name = request.env_name.replace("-v0", "-play-v0")
-    with Evaluator(name, workers=request.workers, max_episode_steps=EPISODE) as evaluator:
+    with Evaluator(name, workers=request.workers) as evaluator:
         evaluator.run(make_policy, run_seed=0, episodes=4 * request.workers)  # starts the workers and fills every slot
         begin, steps = time.perf_counter(), 0
         while steps == 0 or time.perf_counter() - begin < request.seconds:

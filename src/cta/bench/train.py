@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from cta.bench.cases import Case
 from cta.bench.clock import LEAST, Span, Stopwatch, repeat
+from cta.bench.compiling import CompileClock
 from cta.compilation import loop_options
 from cta.data import TrajectoryDataset
 from cta.goals import Batch, gather
@@ -19,9 +20,6 @@ from cta.training.source import CHUNK, open_source
 BLOCK = 500
 """Steps of a block at most, as in training."""
 
-FETCHED = 10
-"""Steps whose batches the update alone is measured on."""
-
 Entry = dict[str, Any]
 
 
@@ -30,11 +28,7 @@ def measure_training(case: Case, dataset: TrajectoryDataset) -> list[Entry]:
     data_bytes = dataset.observations.nbytes + dataset.actions.nbytes
     data_bytes += dataset.valid_rows.nbytes + dataset.goal_limits.nbytes
     learner = case.learner(dataset, block=BLOCK)
-    source = open_source(dataset)
-    watch = Stopwatch()
-    group = SeedGroup(learner, range(case.seeds), source)
-    group.run(_first())
-    start = watch.span(1)
+    start, group = _start(case, learner, dataset)
     parameters = sum(x[0].size for x in jax.tree.leaves(group.snapshot(lambda state: state.networks)))
 
     def run(count: int) -> None:
@@ -45,29 +39,29 @@ def measure_training(case: Case, dataset: TrajectoryDataset) -> list[Entry]:
     facts = case.facts()
     return [
         {"what": "train", **facts, **rates(span, case.seeds), "parameters": parameters},
-        {"what": "compile", **facts, "start_s": round(start.wall_s, 2), "start_cpu_s": round(start.cpu_s, 2)},
+        {"what": "compile", **facts, **start},
         {"what": "memory", **facts, **_memory(data_bytes)},
     ]
 
 
 def measure_start(case: Case, dataset: TrajectoryDataset) -> Entry:
     """Seconds from an opened dataset to the first finished steps, with whatever the compilation cache holds."""
-    learner = case.learner(dataset, block=BLOCK)
+    return _start(case, case.learner(dataset, block=BLOCK), dataset)[0]
+
+
+def _start(case: Case, learner: Learner, dataset: TrajectoryDataset) -> tuple[Entry, SeedGroup]:
+    """The first steps: one, or on an accelerator a whole chunk, which has a program of its own."""
     source = open_source(dataset)
-    watch = Stopwatch()
-    SeedGroup(learner, range(case.seeds), source).run(_first())
+    watch, phases = Stopwatch(), CompileClock()
+    group = SeedGroup(learner, range(case.seeds), source)
+    group.run(1 if jax.default_backend() == "cpu" else CHUNK)
     span = watch.span(1)
-    return {"start_s": round(span.wall_s, 2), "start_cpu_s": round(span.cpu_s, 2)}
+    return {"start_s": round(span.wall_s, 2), "start_cpu_s": round(span.cpu_s, 2), **phases.read()}, group
 
 
 def least_steps() -> int:
     """Steps asked for at a time at least: on an accelerator a block of whole chunks."""
     return LEAST if jax.default_backend() == "cpu" else BLOCK
-
-
-def _first() -> int:
-    """Steps of a first call: one, or on an accelerator a whole chunk, which has a program of its own."""
-    return 1 if jax.default_backend() == "cpu" else CHUNK
 
 
 def measure_parts(case: Case, dataset: TrajectoryDataset) -> list[Entry]:
@@ -82,10 +76,11 @@ def measure_parts(case: Case, dataset: TrajectoryDataset) -> list[Entry]:
     seeds = case.seeds if stacked else 1
     keys = jax.vmap(seed_keys)(jnp.arange(seeds)) if stacked else seed_keys(0)
     facts = {**case.facts(), "seeds": seeds}
-    programs = {"sampler": _sampler(learner, data, keys, stacked), "update": _updates(learner, data, keys, stacked)}
-    # In multiples of what their programs do at once.
-    least = CHUNK if stacked else LEAST
-    spans = {what: repeat(run, seconds=case.seconds / 4, largest=least, least=least) for what, run in programs.items()}
+    size = CHUNK if stacked else LEAST
+    programs = {
+        what: make(learner, data, keys, stacked, size) for what, make in (("sampler", _sampler), ("update", _updates))
+    }
+    spans = {what: repeat(run, seconds=case.seconds / 4, largest=size, least=size) for what, run in programs.items()}
     return [{"what": what, **facts, **rates(span, seeds)} for what, span in spans.items()]
 
 
@@ -110,10 +105,8 @@ def _memory(data_bytes: int) -> Entry:
     }
 
 
-def _sampler(learner: Learner, data: DeviceData, keys: Keys, stacked: bool) -> Callable[[int], None]:
-    size = CHUNK if stacked else LEAST
-
-    def draw_batches(keys: Keys) -> Batch:
+def _sampler(learner: Learner, data: DeviceData, keys: Keys, stacked: bool, size: int) -> Callable[[int], None]:
+    def draw_batches(keys: Keys, data: DeviceData) -> Batch:
         rows = learner.draw(keys, 0, data.table, size)
 
         def batch_of(i: jax.Array) -> Batch:
@@ -122,37 +115,37 @@ def _sampler(learner: Learner, data: DeviceData, keys: Keys, stacked: bool) -> C
         # Carrying each batch to the next round keeps the compiler from dropping the earlier ones.
         return jax.lax.fori_loop(1, size, lambda i, _: batch_of(i), batch_of(jnp.int32(0)))
 
-    program = jax.jit(jax.vmap(draw_batches) if stacked else draw_batches, compiler_options=loop_options())
+    every = jax.vmap(draw_batches, in_axes=(0, None)) if stacked else draw_batches
+    program = jax.jit(every, compiler_options=loop_options())
 
     def run(count: int) -> None:
         batch = None
         for _ in range(0, count, size):
-            batch = program(keys)
+            batch = program(keys, data)
         jax.block_until_ready(batch)
 
     return run
 
 
-def _updates(learner: Learner, data: DeviceData, keys: Keys, stacked: bool) -> Callable[[int], None]:
-    """Steps whose observations have been fetched already: the same few again and again."""
+def _updates(learner: Learner, data: DeviceData, keys: Keys, stacked: bool, size: int) -> Callable[[int], None]:
+    """Steps whose observations have been fetched already: the same `size` again and again."""
 
-    def fetch(keys: Keys) -> Slice:
-        rows = learner.draw(keys, 0, data.table, FETCHED)
+    def fetch(keys: Keys, data: DeviceData) -> Slice:
+        rows = learner.draw(keys, 0, data.table, size)
         return Slice(rows, {name: data.observations[index] for name, index in rows.items()})
 
-    axes = jax.vmap if stacked else (lambda f, **_: f)
-    part = jax.jit(axes(fetch))(keys)
-    state = jax.jit(axes(learner.init))(keys)
-
     def updates(state: TrainState, keys: Keys, actions: jax.Array, part: Slice) -> TrainState:
-        return learner.run_slice(state, keys, actions, part, 0, FETCHED)
+        return learner.run_slice(state, keys, actions, part, 0, size)
 
-    options = {"donate_argnums": 0, "compiler_options": loop_options()}
-    program = jax.jit(axes(updates, in_axes=(0, 0, None, 0)), **options)
+    axes = jax.vmap if stacked else (lambda f, **_: f)
+    part = jax.jit(axes(fetch, in_axes=(0, None)))(keys, data)
+    state = jax.jit(axes(learner.init))(keys)
+    every = axes(updates, in_axes=(0, 0, None, 0))
+    program = jax.jit(every, donate_argnums=0, compiler_options=loop_options())
 
     def run(count: int) -> None:
         nonlocal state
-        for _ in range(0, count, FETCHED):
+        for _ in range(0, count, size):
             state = program(state, keys, data.actions, part)
         jax.block_until_ready(state)
 

@@ -1,6 +1,7 @@
 """cta bench"""
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -69,43 +70,54 @@ class Settings:
 
 
 def main(argv: list[str]) -> int:
+    from cta.bench import record
+
     settings = tyro.cli(Settings, args=argv, prog="cta bench", description=DESCRIPTION)
-    console = Console(file=sys.stderr, highlight=False)
     entries: list[dict[str, Any]] = []
-    hardware: dict[str, Any] = {}
-    if "train" in settings.what:
-        entries, hardware = _training(settings, console)
-    elif "profile" in settings.what:
-        entries, hardware = _profile(settings, console)
-    if simulated := [what for what in settings.what if what not in ("train", "profile")]:
-        entries += _simulation(settings, simulated)
-    _report(settings, entries, hardware)
+    path = settings.out
+    for found, hardware in _measured(settings, Console(file=sys.stderr, highlight=False)):
+        entries += found
+        device = str(hardware["device"]).lower().replace(" ", "-")
+        path = settings.out or Path("benchmarks") / f"{'-'.join(settings.what)}-{device}.json"
+        record.write(path, entries, hardware)  # each time: what was measured outlives what goes wrong later
+    console = Console(highlight=False, file=sys.stdout, width=None if sys.stdout.isatty() else 160)
+    for table in record.tables(entries):
+        console.print(table)
+    console.print(f"record: {path}")
     return DONE
 
 
-def _training(settings: Settings, console: Console) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _measured(settings: Settings, console: Console) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
+    """Entries as they come, and the hardware."""
+    if "train" in settings.what:
+        yield from _training(settings, console)
+    elif "profile" in settings.what:
+        yield from _profile(settings, console)
+    if simulated := [what for what in settings.what if what not in ("train", "profile")]:
+        from cta.provenance import hardware
+
+        yield _simulation(settings, simulated), hardware()
+
+
+def _training(settings: Settings, console: Console) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
     from cta.bench.child import measure_case
 
     profile = settings.profile or "profile" in settings.what
     wanted = {"parts": settings.parts, "profile": profile, "reference": settings.reference}
-    entries, hardware = [], {}
     for case in _cases(settings):
         with console.status(f"{case.name}: compiling and measuring for {settings.seconds:g} s"):
-            found, hardware = measure_case(case, also=[what for what, asked in wanted.items() if asked])
-        entries += found
-        console.print(f"{case.name}: {found[0]['seed_steps_per_s']:,.0f} seed-steps/s")
-    return entries, hardware
+            for found, hardware in measure_case(case, also=[what for what, asked in wanted.items() if asked]):
+                if found[0]["what"] == "train":
+                    console.print(f"{case.name}: {found[0]['seed_steps_per_s']:,.0f} seed-steps/s")
+                yield found, hardware
 
 
-def _profile(settings: Settings, console: Console) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _profile(settings: Settings, console: Console) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
     from cta.bench.child import measure_only
 
-    entries, hardware = [], {}
     for case in _cases(settings):
         with console.status(f"{case.name}: compiling and tracing"):
-            found, hardware = measure_only(case, "profile")
-        entries += found
-    return entries, hardware
+            yield measure_only(case, "profile")
 
 
 def _cases(settings: Settings) -> list[Any]:
@@ -141,19 +153,3 @@ def _simulation(settings: Settings, what: list[str]) -> list[dict[str, Any]]:
 
     worlds = None if settings.worlds == "all" else settings.worlds.split(",")
     return simulation.measure(what, worlds=worlds, workers=settings.workers, seconds=settings.seconds)
-
-
-def _report(settings: Settings, entries: list[dict[str, Any]], hardware: dict[str, Any]) -> None:
-    from cta.bench import record
-
-    if not hardware:
-        from cta.provenance import hardware as found
-
-        hardware = found()
-    console = Console(highlight=False, file=sys.stdout, width=None if sys.stdout.isatty() else 160)
-    for table in record.tables(entries):
-        console.print(table)
-    device = str(hardware["device"]).lower().replace(" ", "-")
-    path = settings.out or Path("benchmarks") / f"{'-'.join(settings.what)}-{device}.json"
-    record.write(path, entries, hardware)
-    console.print(f"record: {path}")

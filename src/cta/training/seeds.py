@@ -63,6 +63,11 @@ class SeedGroup:
         self._states = list(self._pool.map(advance, range(len(self._states))))
         self.step += count
 
+    def program_text(self) -> str:
+        """The compiled program of a chunk of steps on resident data: what its kernels are made of."""
+        program: Any = self._training
+        return program.text(self._states[0], self._keys[0])
+
     def stop(self, index: int) -> None:
         """Do not train this seed any further. (Stacked seeds are one program: there it runs along, for nothing.)"""
         self._stopped.add(index)

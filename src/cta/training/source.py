@@ -130,6 +130,9 @@ class _Resident:
     def validate(self, state: TrainState, keys: Keys, step: int) -> Metrics:
         return self._validate(state, keys, self._data)
 
+    def text(self, state: TrainState, keys: Keys) -> str:
+        return self._run_chunk.lower(state, keys, self._data).compile().as_text() or ""
+
 
 class _Streamed:
     """Slices of steps, fetched in the background and trained on one after the other."""
