@@ -44,6 +44,21 @@ def test_the_puzzle_curve_is_the_record():
     assert f"{rates[len(rates) // 2]:.0f} steps/s" in section("puzzle").replace("\n", " ")
 
 
+def test_the_speeds_are_the_records():
+    def entry(name, what):
+        record = json.loads((ROOT / "benchmarks" / f"{name}.json").read_text())
+        assert record["device"] == "NVIDIA H200" and record["commit"]
+        found = next(entry for entry in record["entries"] if entry["what"] == what)
+        assert found["batch_size"] == 256 and found["dataset"] == "random 1000000x83, 5 actions"
+        return found
+
+    one, eight = (entry(f"train-h200-{name}", "train") for name in ("1-seed", "8-seeds"))
+    assert one["parameters"] == eight["parameters"] == 5_594_057 and min(one["seconds"], eight["seconds"]) >= 20
+    assert f"**{one['steps_per_s']:,.0f} steps/s** with one seed" in section("speed")
+    assert f"**{eight['seed_steps_per_s']:,.0f} seed-steps/s** with eight" in section("speed")
+    assert f"takes {entry('train-h200-8-seeds', 'reference')['steps_per_s']:.0f} " in section("speed")
+
+
 @pytest.mark.parametrize("name", sorted(str(p.parent.relative_to(RECORDS)) for p in RECORDS.rglob("provenance.json")))
 def test_records_say_where_they_come_from(name):
     record = json.loads((RECORDS / name / "provenance.json").read_text())

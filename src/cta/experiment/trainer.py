@@ -32,6 +32,8 @@ from cta.training.source import open_source
 
 BLOCK = 500
 """Largest number of steps between two looks at the clock and at signals."""
+GRAINS = 20
+"""The same in programs of many steps each, where there are such: an accelerator waits while the host looks."""
 
 
 class Interrupted(Exception):
@@ -184,7 +186,7 @@ class Trainer:
         count, since = max(10, group.grain), group.step // config.log_interval * config.log_interval
         while group.step < config.steps and self.health.live:
             ahead = min(min(i - group.step % i for i in intervals), config.steps - group.step)
-            count = self._advance(group, min(count, ahead, BLOCK))
+            count = self._advance(group, min(count, ahead, BLOCK if group.grain == 1 else GRAINS * group.grain))
             step = group.step
             logged = self._due(step, config.log_interval)
             scored = evaluation is not None and self._due(step, config.eval_interval)

@@ -101,7 +101,7 @@ def fresh_words(unit: Unit, *data: str) -> list[str]:
     cell, every = unit.cell, math.gcd(*unit.cell.all_points)
     words = ["train", "--agent", cell.agent, *data, "--steps", str(cell.steps)]
     words += ["--seeds", _listed(unit.seeds) + ("," if len(unit.seeds) == 1 else "")]
-    words += ["--eval-interval", "0", "--checkpoint-interval", str(every), "--log-interval", str(min(5_000, every))]
+    words += ["--eval-interval", "0", "--checkpoint-interval", str(every), "--log-interval", str(min(10_000, every))]
     # All checkpoints: `Workspace.tidy` removes those that nobody waits for.
     words += ["--keep", "0", "--run-dir", str(unit.path)]
     for name, value in cell.settings:
