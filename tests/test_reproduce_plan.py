@@ -197,10 +197,28 @@ def test_a_dry_run_shows_schedule_estimates_and_what_is_left(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OGBENCH_DATA_DIR", str(tmp_path / "data"))
     plan = str(ROOT / "plans" / "paper-core.toml")
-    assert run(["reproduce", plan, "--dry-run", "--budget", "60m", "--workers", "16"]) == 0
+    assert run(["reproduce", plan, "--dry-run", "--budget", "45m", "--workers", "16"]) == 0
     text = capsys.readouterr().out
     assert "cores  generate puzzle-4x4-play-v0" in text
-    assert "device train cta on puzzle-4x4-play-v0, seeds 0–3 (3,000 seed-steps/s, plan; measured when" in text
+    assert "device train cta on puzzle-4x4-play-v0, seeds 0–3 (4,600 seed-steps/s, plan; measured when" in text
     assert "score cta on puzzle-4x4-play-v0 at 800k, seeds 0–3" in text
     assert "left: hiql-analogy on scene-play-v0, seeds 0–3" in text
     assert list(tmp_path.iterdir()) == []
+
+
+def test_machines_can_share_a_plan():
+    plan = read_plan(ROOT / "plans" / "paper-core.toml")
+    some = plan.only(datasets=["scene-play-v0"], agents=["cta"])
+    assert [(cell.dataset, cell.agent) for cell in some.cells] == [("scene-play-v0", "cta")]
+    assert plan.only() == plan
+    shares = [plan.only(agents=[agent]).cells for agent in ("cta", "hiql-analogy")]
+    assert {cell for share in shares for cell in share} == set(plan.cells)
+    with pytest.raises(CtaError, match="--agents gcbc: not in the plan, which has cta, hiql-analogy"):
+        plan.only(agents=["cta", "gcbc"])
+
+
+def test_the_share_is_what_would_be_done(capsys):
+    words = ["reproduce", str(ROOT / "plans" / "paper-core.toml"), "--dry-run", "--agents", "hiql-analogy"]
+    assert run([*words, "--datasets", "scene-play-v0"]) == 0
+    said = capsys.readouterr().out
+    assert "hiql-analogy on scene-play-v0" in said and "cta on" not in said and "puzzle" not in said

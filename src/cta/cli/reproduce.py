@@ -30,6 +30,7 @@ expected to end in time, with fewer seeds of a cell if all do not fit and never 
   cta reproduce plans/paper-core.toml --budget 28m                 in a slot; every checkpoint of a result is kept as
                                                                    weights for `cta evaluate` until it is scored
   cta reproduce plans/paper-core.toml --evaluate later --weights float16
+  cta reproduce plans/paper-core.toml --agents cta --work runs/cta       one of two machines, or of two processes
 
 exit codes: 0 done or budget spent, 1 error, 2 wrong usage, 3 interrupted and resumable
 """
@@ -41,6 +42,10 @@ class Settings:
 
     plan: Annotated[Positional[Path], arg(metavar="PLAN")]
     """TOML file: datasets, agents, seeds, steps, evaluation points, episodes."""
+    datasets: str = ""
+    """Only these of the plan's datasets, with commas between them (default: all)."""
+    agents: str = ""
+    """Only these of the plan's agents, with commas between them (default: all). So machines can share a plan."""
     budget: str = ""
     """Wall-clock time, such as 28m, 1h30m or 90s (default: as long as it takes)."""
     out: Path = Path("results")
@@ -79,7 +84,7 @@ def main(argv: list[str]) -> int:
     from cta.reproduce.work import Workspace
     from cta.results.store import Results
 
-    plan = read_plan(settings.plan)
+    plan = read_plan(settings.plan).only(datasets=_words(settings.datasets), agents=_words(settings.agents))
     budget = seconds(settings.budget, "--budget") if settings.budget else None
     reserve = seconds(settings.reserve, "--reserve") if settings.reserve else min(30.0, (budget or 0) / 10)
     if settings.workers is not None and settings.workers < 1:
@@ -105,6 +110,10 @@ def main(argv: list[str]) -> int:
     if driver.stopped:
         return INTERRUPTED
     return ERROR if driver.failed else DONE
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def _summary(console: Console, driver) -> None:

@@ -1,8 +1,8 @@
 """A plan: which agents on which datasets, how many seeds and steps, scored when. A small TOML file."""
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +79,21 @@ class Plan:
     name: str
     cells: tuple[PlannedCell, ...]
     rates: Mapping[str, float] = field(default_factory=dict)
+
+    def only(self, *, datasets: Sequence[str] = (), agents: Sequence[str] = ()) -> "Plan":
+        """The part with these datasets and agents; none named means all."""
+        for flag, wanted, known in (
+            ("--datasets", datasets, {cell.dataset for cell in self.cells}),
+            ("--agents", agents, {cell.agent for cell in self.cells}),
+        ):
+            if unknown := set(wanted) - known:
+                raise CtaError(
+                    f"{flag} {', '.join(sorted(unknown))}: not in the plan, which has {', '.join(sorted(known))}"
+                )
+        cells = [c for c in self.cells if (not datasets or c.dataset in datasets) and (not agents or c.agent in agents)]
+        if not cells:
+            raise CtaError(f"the plan has no cell of {', '.join(datasets)} with {', '.join(agents)}")
+        return replace(self, cells=tuple(cells))
 
 
 def read_plan(path: str | Path) -> Plan:
