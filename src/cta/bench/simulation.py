@@ -2,7 +2,8 @@
 
 The step is measured by processor time, in turns of a few steps each in one process, so that whatever else the machine
 does falls on both. Workers are measured by the clock and need a quiet machine: in turns, N processes that only step
-OGBench's own world, N that only step the lean one, and generation or evaluation with N workers.
+OGBench's own world, N that only step the lean one, and generation or evaluation with N workers. All take the same kind
+of episodes.
 """
 
 import statistics
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import cycle
 from math import exp, log
 from multiprocessing import get_context
 from pathlib import Path
@@ -20,8 +22,9 @@ import numpy as np
 
 from cta.data.progress import progress
 from cta.envs.generate import default_workers, make_parts, plan_job
+from cta.envs.manipulation_data import ManipulationEpisodes
 from cta.envs.names import STATE_DIMS, known_spec
-from cta.envs.ogbench import close_env, make_env, seeded_reset
+from cta.envs.ogbench import OgbenchWorld, close_env, make_env, seeded_reset
 from cta.errors import CtaError
 from cta.evaluation.evaluator import Evaluator
 from cta.evaluation.rollout import Policy
@@ -31,6 +34,8 @@ BLOCK = 25
 """Steps of a turn."""
 ROUNDS = 2
 """Turns of everything that is measured by the clock."""
+COURSES = 3
+"""Generated episodes that the processes beside generation repeat."""
 MANY = 5000
 """Episodes to generate: more than there is time for."""
 
@@ -154,21 +159,54 @@ def stepping_rate(request: Request, *, lean: bool, data: bool) -> float:
 
 
 def _step(request: Request, lean: bool, data: bool, barrier: Any, answers: Any) -> None:
+    """Step through the kind of episodes that generation or evaluation steps through; resets are not counted."""
     env = make_env(request.env_name, lean=lean, data_collection=data)
-    seeded_reset(env, 0, None if data else {"task_id": 1})
-    actions = np.random.default_rng(0).uniform(-1, 1, (1000, 5)).astype(np.float32)
+    courses = _generated(request.env_name) if data else _evaluated(request.env_name)
     barrier.wait()
-    begin, steps = time.perf_counter(), 0
-    while (spent := time.perf_counter() - begin) < request.seconds:
-        env.step(actions[steps % len(actions)])
-        steps += 1
+    spent, steps = 0.0, 0
+    for seed, options, actions in cycle(courses):
+        seeded_reset(env, seed, options)
+        begin = time.perf_counter()
+        for action in actions:
+            env.step(action)
+        spent, steps = spent + time.perf_counter() - begin, steps + len(actions)
+        if spent >= request.seconds:
+            break
     answers.put(steps / spent)
+
+
+Course = tuple[np.random.SeedSequence, dict[str, Any] | None, np.ndarray]
+"""Seed and options of a reset, and the actions after it."""
+
+
+def _generated(env_name: str) -> list[Course]:
+    """The first episodes that generation makes: an arm that holds something costs more than one that waves about."""
+    source, steps = ManipulationEpisodes(env_name, "play"), known_spec(_dataset(env_name)).episode_steps
+    rows = [source.episode((0, 0, index), steps)["actions"] for index in range(COURSES)]
+    source.close()
+    return [(np.random.SeedSequence((0, 0, index, 0)), None, actions) for index, actions in enumerate(rows)]
+
+
+def _evaluated(env_name: str) -> list[Course]:
+    """An episode of each task at full length, with the random actions that `evaluation_rate` takes."""
+    world = OgbenchWorld(env_name)
+    rng = np.random.default_rng(0)
+
+    def course(task: int) -> Course:
+        actions = rng.uniform(-1, 1, (world.max_episode_steps, 5)).astype(np.float32)
+        return np.random.SeedSequence(task), {"task_id": task}, actions
+
+    return [course(task + 1) for task in range(len(world.task_names))]
+
+
+def _dataset(env_name: str) -> str:
+    return env_name.replace("-v0", "-play-v0")
 
 
 def generation_rate(request: Request) -> float:
     """Rows per second of `cta data generate`, counted from when every worker has made an episode."""
     with tempfile.TemporaryDirectory(prefix="cta-bench-data-") as folder:
-        name = request.env_name.replace("-v0", "-play-v0")
+        name = _dataset(request.env_name)
         job = plan_job(name, folder=Path(folder), episodes=MANY)
         job.workshop().mkdir(parents=True)
         ends: list[float] = []
@@ -195,8 +233,7 @@ def evaluation_rate(request: Request) -> float:
     def make_policy(slots: int) -> Policy:
         return lambda *_: actions.uniform(-1, 1, (slots, 5)).astype(np.float32)
 
-    name = request.env_name.replace("-v0", "-play-v0")
-    with Evaluator(name, workers=request.workers) as evaluator:
+    with Evaluator(_dataset(request.env_name), workers=request.workers) as evaluator:
         evaluator.run(make_policy, run_seed=0, episodes=4 * request.workers)  # starts the workers and fills every slot
         begin, steps = time.perf_counter(), 0
         while steps == 0 or time.perf_counter() - begin < request.seconds:
