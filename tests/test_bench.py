@@ -131,6 +131,18 @@ def test_what_was_measured_outlives_what_goes_wrong_later(tmp_path, monkeypatch,
     assert [entry["what"] for entry in json.loads((tmp_path / "record.json").read_text())["entries"]] == ["train"]
 
 
+def test_training_is_measured_beside_an_evaluation(tmp_path, capsys):
+    out = tmp_path / "record.json"
+    case = ["bench", "beside", "--agents", "gcbc", "--batch", "8", "--seconds", "0.3", "--out", str(out)]
+    assert run([*case, "--dataset", "desk-play-v0"]) == 0
+    (entry,) = json.loads(out.read_text())["entries"]
+    assert entry["what"] == "beside"
+    assert entry["policy_calls"] >= 3  # one a round at least, or nothing ran beside
+    assert 0 < entry["ratio"] < 1.5
+    assert run(case) == 1
+    assert "--dataset" in capsys.readouterr().err
+
+
 def test_a_profile_knows_the_optimiser_by_its_scope():
     def step(x):
         with jax.named_scope("adam"):

@@ -99,6 +99,10 @@ def _measure(what: str, case: Case, dataset: Any) -> list[Entry]:
         from cta.bench.profile import measure_profile
 
         return measure_profile(case, dataset)
+    if what == "beside":
+        from cta.bench.beside import measure_beside
+
+        return measure_beside(case, dataset)
     return train.measure_training(case, dataset)
 
 

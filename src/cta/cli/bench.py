@@ -20,13 +20,14 @@ Measure speed and memory on this machine; print tables and write a JSON record.
   cta bench train --agents cta,hiql --seeds 1,8          several agents and numbers of seeds
   cta bench --reference --observation-dim 40             beside the plain per-step loop, in turns, in one process
   cta bench --rows 5000000 --observation-dim 115 --batch 1024 --seeds 8      memory of a large dataset
+  cta bench beside --seeds 4 --dataset puzzle-4x4-play-v0       what evaluation on the same machine costs training
   cta bench simulate generate evaluate                   the simulator, data generation and evaluation
 
 Rates are of whole steps (sampling, all losses, Adam, EMA) after warm-up and up to a blocking read. Every training case
 has a process and a compilation cache of its own, so that its compile times and memory peaks are its own.
 """
 
-What = Literal["train", "profile", "simulate", "generate", "evaluate"]
+What = Literal["train", "profile", "beside", "simulate", "generate", "evaluate"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class Settings:
     """What to measure."""
 
     what: Annotated[Positional[tuple[What, ...]], arg(metavar="WHAT…")] = ("train",)
-    """train, profile (where the device's time goes, alone), simulate, generate, evaluate."""
+    """train, profile (where the device's time goes, alone), beside (training with evaluation on the same machine),
+    simulate, generate, evaluate."""
     agents: str = "cta"
     """Agents, with commas between them; `all` for every registered one."""
     seeds: str = "1"
@@ -91,9 +93,11 @@ def _measured(settings: Settings, console: Console) -> Iterator[tuple[list[dict[
     """Entries as they come, and the hardware."""
     if "train" in settings.what:
         yield from _training(settings, console)
-    elif "profile" in settings.what:
-        yield from _profile(settings, console)
-    if simulated := [what for what in settings.what if what not in ("train", "profile")]:
+    alone = {"profile": "tracing", "beside": f"measuring for {2 * settings.seconds:g} s"}
+    for what, doing in alone.items():
+        if what in settings.what and not (what == "profile" and "train" in settings.what):
+            yield from _only(settings, console, what, doing)
+    if simulated := [what for what in settings.what if what not in ("train", *alone)]:
         from cta.provenance import hardware
 
         yield _simulation(settings, simulated), hardware()
@@ -112,12 +116,14 @@ def _training(settings: Settings, console: Console) -> Iterator[tuple[list[dict[
                 yield found, hardware
 
 
-def _profile(settings: Settings, console: Console) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
+def _only(
+    settings: Settings, console: Console, what: str, doing: str
+) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
     from cta.bench.child import measure_only
 
     for case in _cases(settings):
-        with console.status(f"{case.name}: compiling and tracing"):
-            yield measure_only(case, "profile")
+        with console.status(f"{case.name}: compiling and {doing}"):
+            yield measure_only(case, what)
 
 
 def _cases(settings: Settings) -> list[Any]:
