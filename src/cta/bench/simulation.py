@@ -8,15 +8,15 @@ of episodes.
 
 import statistics
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
 from itertools import cycle
 from math import exp, log
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -32,18 +32,18 @@ from cta.evaluation.rollout import Policy
 Entry = dict[str, Any]
 BLOCK = 25
 """Steps of a turn."""
-ROUNDS = 2
-"""Turns of everything that is measured by the clock."""
 COURSES = 3
 """Generated episodes that the processes beside generation repeat."""
+SETTLED = 6
+"""Calls of the policy after which a turn of evaluation is timed."""
 MANY = 5000
 """Episodes to generate: more than there is time for."""
 
 
 def measure(
     what: Sequence[str], *, worlds: Sequence[str] | None = None, workers: int | None = None, seconds: float = 20.0
-) -> list[Entry]:
-    """Entries for `what` of simulate, generate and evaluate, on the worlds by name (puzzle-4x4-v0, …; default: all).
+) -> Iterator[Entry]:
+    """Entries as they come: `what` of simulate, generate, evaluate, on worlds by name (puzzle-4x4-v0, …; default: all).
 
     `seconds` is the time for each world, and for each of the three rates that generate and evaluate compare.
     """
@@ -51,20 +51,19 @@ def measure(
     if unknown := [name for name in worlds if name not in STATE_DIMS]:
         raise CtaError(f"no simulated world {', '.join(unknown)}: choose from {', '.join(STATE_DIMS)}")
     count = workers or default_workers()
-    entries: list[Entry] = []
+    ratios: list[float] = []
     with progress(", ".join(what), total=len(what) * len(worlds), unit="worlds") as advance:
         for kind in what:
             for name in worlds:
                 if kind == "simulate":
-                    entries.append(measure_step(name, seconds=seconds))
+                    entry = measure_step(name, seconds=seconds)
+                    ratios.append(entry["ratio"])
                 else:
-                    rate = {"generate": generation_rate, "evaluate": evaluation_rate}[kind]
-                    entries.append(measure_workers(kind, rate, name, workers=count, seconds=seconds))
+                    entry = measure_workers(kind, name, workers=count, seconds=seconds)
+                yield entry
                 advance(1)
             if kind == "simulate":
-                mean = exp(statistics.fmean(log(entry["ratio"]) for entry in entries if entry["what"] == kind))
-                entries.append({"what": kind, "env": "geometric mean", "ratio": mean})
-    return entries
+                yield {"what": kind, "env": "geometric mean", "ratio": exp(statistics.fmean(map(log, ratios)))}
 
 
 def measure_step(env_name: str, *, seconds: float) -> Entry:
@@ -110,69 +109,82 @@ class _Turns:
         return time.process_time() - begin
 
 
-def measure_workers(
-    kind: str, rate: Callable[["Request"], float], env_name: str, *, workers: int, seconds: float
-) -> Entry:
+def measure_workers(kind: str, env_name: str, *, workers: int, seconds: float) -> Entry:
     """Steps per second of `workers` processes: OGBench's own step, the lean step, and `kind`, in turns.
 
     `efficiency` is the last over the second, `over_plain` over the first: medians over the turns.
     """
-    request = Request(env_name, workers, seconds / ROUNDS)
-    rates: list[tuple[float, float, float]] = []
-    for _ in range(ROUNDS):
-        plain, lean = (stepping_rate(request, lean=lean, data=kind == "generate") for lean in (False, True))
-        rates.append((plain, lean, rate(request)))
-    plain, lean, ours = (statistics.median(column) for column in zip(*rates, strict=True))
+    ours = {"generate": Generation, "evaluate": Evaluation}[kind](env_name, workers)
+    count = max(ours.least, round(seconds / ours.turn))
+    rates: list[tuple[float, ...]] = []
+    with ExitStack() as stack:
+        sides = [Steppers(env_name, workers, lean=lean, data=kind == "generate") for lean in (False, True)]
+        turns = [stack.enter_context(side).take for side in (*sides, ours)]
+        for _ in range(ours.warm + count):
+            rates.append(tuple(take(ours.turn) for take in turns))
+    rates = rates[ours.warm :]  # the first may have made worlds
+    plain, lean, working = (statistics.median(column) for column in zip(*rates, strict=True))
     return {
         "what": kind,
         "env": env_name,
         "workers": workers,
+        "turns": count,
+        "turn_s": ours.turn,
         "plain_steps_per_s": plain,
         "lean_steps_per_s": lean,
-        "steps_per_s": ours,
+        "steps_per_s": working,
         "efficiency": statistics.median(row[2] / row[1] for row in rates),
         "over_plain": statistics.median(row[2] / row[0] for row in rates),
     }
 
 
-@dataclass(frozen=True)
-class Request:
-    """A rate to be measured: a world, how many processes, and for how long."""
+class Steppers:
+    """Processes that do nothing but step, beside each other, when told to."""
 
-    env_name: str
-    workers: int
-    seconds: float
+    def __init__(self, env_name: str, workers: int, *, lean: bool, data: bool):
+        context = get_context("spawn")
+        pipes = [context.Pipe() for _ in range(workers)]
+        self._ours = [mine for mine, _ in pipes]
+        self._processes = [
+            context.Process(target=_step, args=(env_name, lean, data, theirs), daemon=True) for _, theirs in pipes
+        ]
+
+    def __enter__(self) -> Self:
+        for process in self._processes:
+            process.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.kill()
+            process.join()
+
+    def take(self, seconds: float) -> float:
+        """Steps per second of all together, for so long."""
+        for pipe in self._ours:
+            pipe.send(seconds)
+        return sum(pipe.recv() for pipe in self._ours)
 
 
-def stepping_rate(request: Request, *, lean: bool, data: bool) -> float:
-    """Steps per second of all processes together that do nothing but step, beside each other."""
-    context = get_context("spawn")
-    barrier, answers = context.Barrier(request.workers), context.SimpleQueue()
-    arguments = (request, lean, data, barrier, answers)
-    processes = [context.Process(target=_step, args=arguments, daemon=True) for _ in range(request.workers)]
-    for process in processes:
-        process.start()
-    total = sum(answers.get() for _ in processes)
-    for process in processes:
-        process.join()
-    return total
-
-
-def _step(request: Request, lean: bool, data: bool, barrier: Any, answers: Any) -> None:
+def _step(env_name: str, lean: bool, data: bool, pipe: Any) -> None:
     """Step through the kind of episodes that generation or evaluation steps through; resets are not counted."""
-    env = make_env(request.env_name, lean=lean, data_collection=data)
-    courses = _generated(request.env_name) if data else _evaluated(request.env_name)
-    barrier.wait()
-    spent, steps = 0.0, 0
-    for seed, options, actions in cycle(courses):
-        seeded_reset(env, seed, options)
-        begin = time.perf_counter()
-        for action in actions:
+    env = make_env(env_name, lean=lean, data_collection=data)
+    courses = cycle(_generated(env_name) if data else _evaluated(env_name))
+    actions: Iterator[np.ndarray] = iter(())
+    while True:
+        wanted = pipe.recv()
+        spent, steps = 0.0, 0
+        while spent < wanted:
+            action = next(actions, None)
+            if action is None:
+                seed, options, rows = next(courses)
+                seeded_reset(env, seed, options)
+                actions = iter(rows)
+                continue
+            begin = time.perf_counter()
             env.step(action)
-        spent, steps = spent + time.perf_counter() - begin, steps + len(actions)
-        if spent >= request.seconds:
-            break
-    answers.put(steps / spent)
+            spent, steps = spent + time.perf_counter() - begin, steps + 1
+        pipe.send(steps / spent)
 
 
 Course = tuple[np.random.SeedSequence, dict[str, Any] | None, np.ndarray]
@@ -203,40 +215,96 @@ def _dataset(env_name: str) -> str:
     return env_name.replace("-v0", "-play-v0")
 
 
-def generation_rate(request: Request) -> float:
-    """Rows per second of `cta data generate`, counted from when every worker has made an episode."""
-    with tempfile.TemporaryDirectory(prefix="cta-bench-data-") as folder:
-        name = _dataset(request.env_name)
-        job = plan_job(name, folder=Path(folder), episodes=MANY)
-        job.workshop().mkdir(parents=True)
-        ends: list[float] = []
+class Generation:
+    """`cta data generate`, as often as it is wanted."""
 
-        def note(_: int) -> None:
-            ends.append(time.perf_counter())
-            if len(ends) > request.workers and ends[-1] - ends[request.workers - 1] >= request.seconds:
-                raise _Enough
+    turn, least, warm = 10.0, 2, 0
 
-        with suppress(_Enough):
-            make_parts(job, [("train", index) for index in range(MANY)], workers=request.workers, advance=note)
-    rows = known_spec(name).episode_steps + 1
-    return (len(ends) - request.workers) * rows / (ends[-1] - ends[request.workers - 1])
+    def __init__(self, env_name: str, workers: int):
+        self._dataset, self._workers = _dataset(env_name), workers
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing stays between the turns."""
+
+    def take(self, seconds: float) -> float:
+        """Rows per second, counted from when every worker has made an episode."""
+        with tempfile.TemporaryDirectory(prefix="cta-bench-data-") as folder:
+            job = plan_job(self._dataset, folder=Path(folder), episodes=MANY)
+            job.workshop().mkdir(parents=True)
+            ends: list[float] = []
+
+            def note(_: int) -> None:
+                ends.append(time.perf_counter())
+                if len(ends) > self._workers and ends[-1] - ends[self._workers - 1] >= seconds:
+                    raise _Enough
+
+            with suppress(_Enough):
+                make_parts(job, [("train", index) for index in range(MANY)], workers=self._workers, advance=note)
+        rows = known_spec(self._dataset).episode_steps + 1
+        return (len(ends) - self._workers) * rows / (ends[-1] - ends[self._workers - 1])
 
 
 class _Enough(BaseException):
-    """Ends a generation that has been watched for long enough."""
+    """Ends what has been watched for long enough."""
 
 
-def evaluation_rate(request: Request) -> float:
-    """Steps per second of evaluations with random actions, one after the other, resets and last episodes included."""
-    actions = np.random.default_rng(0)
+class Evaluation:
+    """An evaluation by the protocol with random actions, again and again, that stands still between its turns."""
 
-    def make_policy(slots: int) -> Policy:
-        return lambda *_: actions.uniform(-1, 1, (slots, 5)).astype(np.float32)
+    turn, least, warm = 2.0, 5, 1
 
-    with Evaluator(_dataset(request.env_name), workers=request.workers) as evaluator:
-        evaluator.run(make_policy, run_seed=0, episodes=4 * request.workers)  # starts the workers and fills every slot
-        begin, steps = time.perf_counter(), 0
-        while steps == 0 or time.perf_counter() - begin < request.seconds:
-            results = evaluator.run(make_policy, run_seed=0, episodes=4 * request.workers)
-            steps += sum(result.steps for result in results)
-        return steps / (time.perf_counter() - begin)
+    def __init__(self, env_name: str, workers: int):
+        self._dataset, self._workers = _dataset(env_name), workers
+        self._may, self._over = threading.Event(), False
+        self._calls = self._steps = 0
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over = True
+        self._may.set()
+        self._thread.join()
+
+    def take(self, seconds: float) -> float:
+        """Steps per second, resets included. Rounds that were on their way when the last turn ended do not count."""
+        before = self._calls
+        self._may.set()
+        while self._calls < before + SETTLED and self._thread.is_alive():
+            time.sleep(0.002)
+        steps, begin = self._steps, time.perf_counter()
+        time.sleep(seconds)
+        found = (self._steps - steps) / (time.perf_counter() - begin)
+        self._may.clear()
+        if self._failure is not None:
+            raise self._failure
+        return found
+
+    def _run(self) -> None:
+        try:
+            with Evaluator(self._dataset, workers=self._workers) as evaluator:
+                while True:
+                    evaluator.run(self._policy, run_seed=0)
+        except _Enough:
+            pass
+        except BaseException as error:
+            self._failure = error
+
+    def _policy(self, slots: int) -> Policy:
+        rng = np.random.default_rng(slots)
+
+        def act(_: np.ndarray, __: np.ndarray, first: np.ndarray) -> np.ndarray:
+            self._steps += int(np.sum(~first))  # the others' last round was a reset
+            self._calls += 1
+            self._may.wait()
+            if self._over:
+                raise _Enough
+            return rng.uniform(-1, 1, (slots, 5)).astype(np.float32)
+
+        return act

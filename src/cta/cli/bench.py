@@ -98,9 +98,7 @@ def _measured(settings: Settings, console: Console) -> Iterator[tuple[list[dict[
         if what in settings.what and not (what == "profile" and "train" in settings.what):
             yield from _only(settings, console, what, doing)
     if simulated := [what for what in settings.what if what not in ("train", *alone)]:
-        from cta.provenance import hardware
-
-        yield _simulation(settings, simulated), hardware()
+        yield from _simulation(settings, simulated)
 
 
 def _training(settings: Settings, console: Console) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
@@ -154,8 +152,12 @@ def _numbers(flag: str, text: str, *, least: int) -> list[int]:
     return [int(word) for word in words]
 
 
-def _simulation(settings: Settings, what: list[str]) -> list[dict[str, Any]]:
+def _simulation(settings: Settings, what: list[str]) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
     from cta.bench import simulation
+    from cta.provenance import hardware
 
     worlds = None if settings.worlds == "all" else settings.worlds.split(",")
-    return simulation.measure(what, worlds=worlds, workers=settings.workers, seconds=settings.seconds)
+    found = simulation.measure(what, worlds=worlds, workers=settings.workers, seconds=settings.seconds)
+    machine = hardware()
+    for entry in found:
+        yield [entry], machine

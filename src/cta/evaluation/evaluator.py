@@ -14,13 +14,18 @@ DESK_SLOTS = 512
 MOST_WORKERS = 16
 """Beyond this, starting workers takes longer than they save on 250 episodes."""
 GROUPS = 2
+SLOTS, MANY_SLOTS = 4, 8
+"""Environments of a worker: the more, the fewer messages a step; but every slot should play several episodes, lest
+workers run dry at different times at the end, and each takes 170 MB."""
+EPISODES_A_SLOT = 4
 
 
 class Evaluator:
     """Evaluates policies on the tasks of one dataset's world; a context manager that keeps its workers between calls.
 
     The embedded worlds run in this process, all episodes at once. OGBench's worlds run in `workers` processes with up
-    to `slots_per_worker` environments each, in two groups: while the policy computes for one, the other steps.
+    to `slots_per_worker` environments each (default: 4, or 8 where there are episodes enough), in two groups: while the
+    policy computes for one, the other steps.
     `max_episode_steps` shortens episodes. A worker that gives no answer within `timeout` seconds, dies or raises is
     replaced up to `retries` times an evaluation, without a trace in the results; `self.retries` counts.
     `beside_training` leaves a core to the process that trains, and lets it go first on the others.
@@ -31,7 +36,7 @@ class Evaluator:
         dataset_name: str,
         *,
         workers: int | None = None,
-        slots_per_worker: int = 4,
+        slots_per_worker: int | None = None,
         max_episode_steps: int | None = None,
         timeout: float = 60.0,
         retries: int = 3,
@@ -95,8 +100,9 @@ class Evaluator:
     def _worlds(self, episodes: int) -> list:
         if self._pool is None:
             return [self._desk(slots=min(episodes, DESK_SLOTS))]
-        groups = min(GROUPS, episodes)
-        slots = min(self._pool.size * self._slots_per_worker, episodes)
+        groups, workers = min(GROUPS, episodes), self._pool.size
+        many = episodes >= EPISODES_A_SLOT * MANY_SLOTS * workers
+        slots = min(workers * (self._slots_per_worker or (MANY_SLOTS if many else SLOTS)), episodes)
         return self._pool.worlds(groups=groups, slots=-(-slots // groups))
 
     def _desk(self, *, slots: int):

@@ -6,6 +6,7 @@ world notices, and the results are the same to the bit.
 """
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -22,7 +23,6 @@ import numpy as np
 from cta.envs.protocol import Episode, Step
 from cta.errors import CtaError
 
-Entry = tuple[int, Episode | None, np.ndarray | None]
 START_SECONDS = 60.0
 """Time granted to a new process, and for each environment it makes, on top of the time for an answer."""
 STEP_SECONDS = 0.1
@@ -69,6 +69,9 @@ class Worker:
         self._grace = START_SECONDS
         self._messages = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
         self._connection, theirs = Pipe()
+        # Kept, because `Connection.poll` makes a new one every time, which takes longer than reading the answer.
+        self._answers = select.poll()
+        self._answers.register(self._connection.fileno(), select.POLLIN)
         descriptor, limit, parent = theirs.fileno(), self._limit or 0, os.getpid()
         command = [
             sys.executable,
@@ -112,21 +115,23 @@ class Worker:
                 self._recover(str(failure))
         request = self._outstanding.popleft()
         if request[0] == "round":
-            self._remember(request[1], answer[-1])
+            slots, begun, actions = request[1:]
+            self._remember(slots, begun, actions, answer[-1])
         return answer
 
     def _patience(self, request: tuple[Any, ...]) -> float:
         """Seconds to wait for the answer to a request: longer where it starts the process or makes environments."""
         kind, *content = request
-        entries: list[Any] = content[0] if content else [(0,)]
-        new = {entry[0] for entry in entries} - self._slots
-        steps = sum(len(entry[2]) for entry in entries) if kind == "replay" else 0
-        return self._timeout + self._grace + START_SECONDS * len(new) + STEP_SECONDS * steps
+        episodes = content[0] if kind == "replay" else []
+        slots = content[0] if kind == "round" else [slot for slot, *_ in episodes] or [0]
+        steps = sum(len(actions) for _, _, actions in episodes)
+        new = len(self._slots.union(slots)) - len(self._slots)
+        return self._timeout + self._grace + START_SECONDS * new + STEP_SECONDS * steps
 
     def _answer(self, timeout: float) -> Any:
         """Wait for one reply. The pipe also becomes readable when the process is gone."""
         try:
-            if not self._connection.poll(timeout):
+            if not self._answers.poll(1e3 * timeout):
                 raise _Failure(f"no answer for {timeout:.0f} s")
             kind, *content = self._connection.recv()
         except (EOFError, OSError):
@@ -139,14 +144,17 @@ class Worker:
             raise CtaError(text)
         raise _Failure(text)
 
-    def _remember(self, entries: list[Entry], done: np.ndarray) -> None:
-        for (slot, episode, action), finished in zip(entries, done, strict=True):
-            self._slots.add(slot)
-            if episode is not None:
-                self._log[slot] = (episode, [])
-            elif finished:
+    def _remember(self, slots: list[int], begun: dict[int, Episode], actions: np.ndarray, done: bytes) -> None:
+        self._slots.update(begun)
+        taken = iter(actions)
+        for slot, finished in zip(slots, done, strict=True):
+            if slot in begun:
+                self._log[slot] = (begun[slot], [])
+                continue
+            action = next(taken)
+            if finished:
                 del self._log[slot]
-            elif action is not None:
+            else:
                 self._log[slot][1].append(action)
 
     def _recover(self, cause: str) -> None:
@@ -299,16 +307,15 @@ class PoolWorld:
 
     def send(self, actions: np.ndarray, start: Mapping[int, Episode]) -> None:
         """Begin one round: slots in `start` begin that episode, the others step if their episode is still running."""
-        entries: dict[int, list[Entry]] = {}
-        self._asked = {}
         self._active[list(start)] = True
+        self._asked = {}
         for k in np.flatnonzero(self._active).tolist():
-            worker, slot = self._place[k]
-            entry = (slot, start[k], None) if k in start else (slot, None, np.array(actions[k], np.float32))
-            entries.setdefault(worker, []).append(entry)
-            self._asked.setdefault(worker, []).append(k)
-        for worker, request in entries.items():
-            self._workers[worker].submit("round", request)
+            self._asked.setdefault(self._place[k][0], []).append(k)
+        actions = np.asarray(actions, np.float32)
+        for worker, asked in self._asked.items():
+            begun = {self._place[k][1]: start[k] for k in asked if k in start}
+            steps = actions[[k for k in asked if k not in start]]
+            self._workers[worker].submit("round", [self._place[k][1] for k in asked], begun, steps)
 
     def receive(self) -> Step:
         """Finish the round begun by `send`. A slot whose episode is over keeps its last observation, and stays done."""
@@ -319,10 +326,10 @@ class PoolWorld:
                 shape = (self.slots, *observations.shape[1:])
                 self._observations, self._goals = (np.zeros(shape, observations.dtype) for _ in range(2))
             self._observations[slots] = observations
-            local = {self._place[k][1]: k for k in slots}
-            for slot, goal in goals.items():
-                self._goals[local[slot]] = goal
-            success[slots], done[slots] = reached, finished
+            for k in slots if goals else ():
+                if self._place[k][1] in goals:
+                    self._goals[k] = goals[self._place[k][1]]
+            success[slots], done[slots] = np.frombuffer(reached, bool), np.frombuffer(finished, bool)
         self._asked = {}
         self._active &= ~done
         if self._observations is None or self._goals is None:

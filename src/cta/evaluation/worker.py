@@ -4,11 +4,12 @@ Started as `python -m cta.evaluation.worker FD ENV LIMIT PARENT`, not by `multip
 module is not run again and its imports (JAX among them) do not come along.
 
 Requests and replies are pickled tuples:
-    ("describe",)                              → (task names, episode limit, action size)
-    ("round", [(slot, episode, action), …])    → (observations, {slot: goal}, success, done), one row an entry
-    ("replay", [(slot, episode, actions), …])  → None; begins each episode and repeats its actions
-An entry of a round has an episode to begin or an action to take. Every reply is ("ok", payload) or ("error", text,
-whether the user can fix it). Environments are made when a slot is first used, because making one takes a while.
+    ("describe",)                                  → (task names, episode limit, action size)
+    ("round", [slot, …], {slot: episode}, actions) → (observations, {slot: goal}, success, done), one row or byte a slot
+    ("replay", [(slot, episode, actions), …])      → None; begins each episode and repeats its actions
+In a round a slot begins its episode, if it has one, or takes the next row of actions. Every reply is ("ok", payload)
+or ("error", text, whether the user can fix it). Environments are made when a slot is first used, because making one
+takes a while.
 """
 
 import os
@@ -46,21 +47,19 @@ class Slots:
         world = self.world(0)
         return world.task_names, world.max_episode_steps, world.action_dim
 
-    def round(self, entries: list[tuple[int, Episode | None, np.ndarray | None]]) -> tuple:
-        observations, goals, success, done = [], {}, [], []
-        for slot, episode, action in entries:
+    def round(self, slots: list[int], begun: dict[int, Episode], actions: np.ndarray) -> tuple:
+        rows, observations, goals, success, done = iter(actions), [], {}, [], []
+        for slot in slots:
             world = self.world(slot)
             reached = finished = False
-            if episode is not None:
-                observation, goals[slot] = world.reset(episode.begin, episode.seed)
-            elif action is not None:
-                observation, reached, finished = world.step(action)
+            if slot in begun:
+                observation, goals[slot] = world.reset(begun[slot].begin, begun[slot].seed)
             else:
-                raise ValueError("an entry of a round needs an episode or an action")
+                observation, reached, finished = world.step(next(rows))
             observations.append(observation)
             success.append(reached)
             done.append(finished)
-        return np.stack(observations), goals, np.array(success), np.array(done)
+        return np.stack(observations), goals, bytes(success), bytes(done)
 
     def replay(self, entries: list[tuple[int, Episode, np.ndarray]]) -> None:
         for slot, episode, actions in entries:

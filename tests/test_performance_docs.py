@@ -1,0 +1,104 @@
+"""The numbers in docs/performance.md are those of the records."""
+
+import csv
+import json
+import re
+from pathlib import Path
+from statistics import fmean, stdev
+
+import pytest
+
+from cta.evaluation import overall_success
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "performance.md").read_text()
+KERNELS = ROOT / "docs" / "measurements" / "desk-kernels"
+
+
+def block(name: str) -> str:
+    (body,) = re.findall(f"<!-- {name} -->(.*?)<!-- /{name} -->", PAGE, re.DOTALL)
+    return body.strip()
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def success(rows: list[dict[str, str]]) -> dict[int, dict[int, float]]:
+    """Percent, by step and seed."""
+    found: dict[int, dict[int, float]] = {}
+    for (seed, step), rate in overall_success(rows).items():
+        found.setdefault(step, {})[seed] = 100 * rate
+    return found
+
+
+def on_the_gpu(kernels: str, name: str) -> list[dict[str, str]]:
+    return [row for part in "ab" for row in read(KERNELS / f"h200-{kernels}-{part}" / name)]
+
+
+def test_the_kernels_learn_alike_on_the_desk():
+    plain, fused = (success(on_the_gpu(kernels, "eval.csv")) for kernels in ("plain", "fused"))
+    lines = ["| steps | plain, % | fused, % | fused − plain |", "|---|---|---|---|"]
+    for step in sorted(plain):
+        a, b = ([found[step][seed] for seed in range(32)] for found in (plain, fused))
+        change = [y - x for x, y in zip(a, b, strict=True)]
+        error = stdev(change) / len(change) ** 0.5
+        assert abs(fmean(change)) < 2 * error
+        cells = [f"{step:,}", *(f"{fmean(x):.1f} ± {stdev(x):.1f}" for x in (a, b))]
+        lines.append(f"| {' | '.join(cells)} | {fmean(change):+.1f} ± {error:.1f} |".replace("-", "−"))
+    assert block("desk-kernels").splitlines()[2:] == lines[2:]
+
+
+@pytest.mark.parametrize(
+    ("metric", "bound"),
+    [("dual/critic_loss", 0.001), ("dual/value_loss", 0.001), ("value/value_loss", 0.009)]
+    + [(f"{actor}/actor_loss", 0.002) for actor in ("low_actor", "high_actor")],
+)
+def test_the_kernels_have_the_same_losses_on_the_desk(metric, bound):
+    plain, fused = (
+        fmean(float(row[f"training/{metric}"]) for row in on_the_gpu(kernels, "train.csv") if row["step"] == "3000")
+        for kernels in ("plain", "fused")
+    )
+    assert abs(fused / plain - 1) < bound
+
+
+def test_the_curve_of_the_fast_path_is_the_results():
+    curve = success(read(ROOT / "results" / "puzzle-4x4-play-v0.cta.csv"))
+    means = [fmean(curve[step].values()) for step in (50_000, 100_000, 150_000, 200_000)]
+    assert all(len(curve[step]) == 4 for step in (50_000, 100_000, 150_000, 200_000))
+    assert block("puzzle-fused") == ", ".join(f"{mean:.1f}" for mean in means) + " %"
+    assert fmean(means) >= 52 and means[-1] >= 65
+
+
+def entries(name: str, what: str) -> list[dict]:
+    return [e for e in json.loads((ROOT / "benchmarks" / f"{name}.json").read_text())["entries"] if e["what"] == what]
+
+
+def test_the_profile_and_the_phases_are_the_records():
+    kinds = {
+        "products": "matmul",
+        "bias, GELU, norm, the bilinear layer, sums": "layer norm, elementwise, reduction",
+        "Adam, targets, copies of weights": "optimiser",
+        "concatenations, gathers, copies": "copies",
+    }
+    found = [entries(name, "profile") for name in ("profile-h200-8-seeds-plain", "train-h200-8-seeds-phases")]
+    for label, kind in kinds.items():
+        times = [next(e["ms_per_step"] for e in profile if e["kind"] == kind) for profile in found]
+        assert f"| {label} | {times[0]:.2f} | {times[1]:.2f} |" in PAGE
+    totals = [sum(e["ms_per_step"] for e in profile) for profile in found]
+    kernels = [sum(e["kernels_per_step"] for e in profile) for profile in found]
+    assert f"| all | {totals[0]:.2f} | {totals[1]:.2f} |" in PAGE
+    assert f"| kernels | {kernels[0]:,.0f} | {kernels[1]:,.0f} |" in PAGE
+    starts = [entries(name, "compile")[0] for name in ("train-h200-8-seeds-phases", "train-h200-1-seed")]
+    phases = [", ".join(f"{s[f'warm_{name}_s']:.1f}" for name in ("trace", "lower", "compile")) for s in starts]
+    assert f"| | {phases[0]} | {phases[1]} |" in PAGE
+
+
+def test_memory_and_evaluation_beside_training_are_the_records():
+    (memory,) = entries("memory-h200", "memory")
+    assert memory["seeds"] == 8 and memory["dataset"] == "random 5000000x115, 5 actions"
+    assert f"{memory['device_beside_data_bytes'] / 2**30:.2f} GiB of device" in PAGE
+    (beside,) = entries("beside-h200", "beside")
+    assert f"{beside['steps_per_s_alone']:,.0f} steps/s alone and {beside['steps_per_s']:,.0f} while" in PAGE
+    assert f"{100 * (1 - beside['ratio']):.1f}% less" in PAGE
