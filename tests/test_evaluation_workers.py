@@ -14,6 +14,7 @@ import pytest
 from cta.envs.protocol import Episode
 from cta.errors import CtaError
 from cta.evaluation import EpisodeResult, Evaluator
+from cta.evaluation.evaluator import slots_a_worker
 from cta.evaluation.pool import Pool
 
 # Mazes start in a second; manipulation worlds, with their meshes, take several.
@@ -183,3 +184,12 @@ def test_workers_end_when_their_parent_is_killed() -> None:
         assert alive(pid)
         parent.kill()
     assert wait_until_gone([pid], 10)
+
+
+def test_worlds_are_many_enough_for_the_policy_and_few_enough_for_the_episodes() -> None:
+    assert slots_a_worker(workers=2, episodes=250) == 16
+    assert slots_a_worker(workers=1, episodes=250) == 16
+    assert slots_a_worker(workers=4, episodes=250) == 8
+    assert slots_a_worker(workers=16, episodes=250) == 4
+    assert slots_a_worker(workers=2, episodes=75) == 9  # four episodes each, at least
+    assert slots_a_worker(workers=2, episodes=4) == 4

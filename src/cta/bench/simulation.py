@@ -10,7 +10,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from itertools import cycle
 from math import exp, log
@@ -28,8 +28,11 @@ from cta.envs.ogbench import OgbenchWorld, close_env, make_env, seeded_reset
 from cta.errors import CtaError
 from cta.evaluation.evaluator import Evaluator
 from cta.evaluation.rollout import Policy
+from cta.presets import agent_preset
 
 Entry = dict[str, Any]
+Turn = Callable[[float], float]
+"""(seconds) → steps per second."""
 BLOCK = 25
 """Steps of a turn."""
 COURSES = 3
@@ -112,7 +115,8 @@ class _Turns:
 def measure_workers(kind: str, env_name: str, *, workers: int, seconds: float) -> Entry:
     """Steps per second of `workers` processes: OGBench's own step, the lean step, and `kind`, in turns.
 
-    `efficiency` is the last over the second, `over_plain` over the first: medians over the turns.
+    `efficiency` is the last over the second, `over_plain` over the first: medians over the turns. For evaluation that
+    is with random actions; `acting` is the same with an untrained CTA, which computes on the same cores.
     """
     ours = {"generate": Generation, "evaluate": Evaluation}[kind](env_name, workers)
     count = max(ours.least, round(seconds / ours.turn))
@@ -120,22 +124,25 @@ def measure_workers(kind: str, env_name: str, *, workers: int, seconds: float) -
     with ExitStack() as stack:
         sides = [Steppers(env_name, workers, lean=lean, data=kind == "generate") for lean in (False, True)]
         turns = [stack.enter_context(side).take for side in (*sides, ours)]
+        turns += ours.further
         for _ in range(ours.warm + count):
             rates.append(tuple(take(ours.turn) for take in turns))
     rates = rates[ours.warm :]  # the first may have made worlds
-    plain, lean, working = (statistics.median(column) for column in zip(*rates, strict=True))
-    return {
+    columns = ("plain_steps_per_s", "lean_steps_per_s", "steps_per_s", "acting_steps_per_s")
+    medians = map(statistics.median, zip(*rates, strict=True))
+    entry = {
         "what": kind,
         "env": env_name,
         "workers": workers,
         "turns": count,
         "turn_s": ours.turn,
-        "plain_steps_per_s": plain,
-        "lean_steps_per_s": lean,
-        "steps_per_s": working,
+        **dict(zip(columns, medians, strict=False)),
         "efficiency": statistics.median(row[2] / row[1] for row in rates),
         "over_plain": statistics.median(row[2] / row[0] for row in rates),
     }
+    if len(rates[0]) > 3:
+        entry["acting_over_plain"] = statistics.median(row[3] / row[0] for row in rates)
+    return entry
 
 
 class Steppers:
@@ -222,6 +229,7 @@ class Generation:
 
     def __init__(self, env_name: str, workers: int):
         self._dataset, self._workers = _dataset(env_name), workers
+        self.further: list[Turn] = []
 
     def __enter__(self) -> Self:
         return self
@@ -252,13 +260,14 @@ class _Enough(BaseException):
 
 
 class Evaluation:
-    """An evaluation by the protocol with random actions, again and again, that stands still between its turns."""
+    """An evaluation by the protocol, again and again, that stands still between its turns."""
 
     turn, least, warm = 2.0, 5, 1
 
     def __init__(self, env_name: str, workers: int):
         self._dataset, self._workers = _dataset(env_name), workers
-        self._may, self._over = threading.Event(), False
+        self._may, self._over, self._acting = threading.Event(), False, False
+        self.further: list[Turn] = [self.take_acting]
         self._calls = self._steps = 0
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -273,7 +282,10 @@ class Evaluation:
         self._thread.join()
 
     def take(self, seconds: float) -> float:
-        """Steps per second, resets included. Rounds that were on their way when the last turn ended do not count."""
+        """Steps per second with random actions, resets included.
+
+        Rounds that were on their way when the last turn ended do not count.
+        """
         before = self._calls
         self._may.set()
         while self._calls < before + SETTLED and self._thread.is_alive():
@@ -286,6 +298,14 @@ class Evaluation:
             raise self._failure
         return found
 
+    def take_acting(self, seconds: float) -> float:
+        """The same with the actions of CTA."""
+        self._acting = True
+        try:
+            return self.take(seconds)
+        finally:
+            self._acting = False
+
     def _run(self) -> None:
         try:
             with Evaluator(self._dataset, workers=self._workers) as evaluator:
@@ -297,14 +317,29 @@ class Evaluation:
             self._failure = error
 
     def _policy(self, slots: int) -> Policy:
-        rng = np.random.default_rng(slots)
+        rng, cta = np.random.default_rng(slots), _untrained(self._dataset)
 
-        def act(_: np.ndarray, __: np.ndarray, first: np.ndarray) -> np.ndarray:
+        def act(observations: np.ndarray, goals: np.ndarray, first: np.ndarray) -> np.ndarray:
             self._steps += int(np.sum(~first))  # the others' last round was a reset
             self._calls += 1
             self._may.wait()
             if self._over:
                 raise _Enough
+            if self._acting:
+                return cta(observations, goals, first)
             return rng.uniform(-1, 1, (slots, 5)).astype(np.float32)
 
         return act
+
+
+def _untrained(dataset: str) -> Policy:
+    """CTA with the paper's networks for this dataset."""
+    import jax
+
+    from cta.agents import Spec, find
+    from cta.agents.policy import Policy as AgentPolicy
+
+    entry = find("cta")
+    agent = entry.build(agent_preset(entry.config, dataset))
+    spec = Spec.of((STATE_DIMS[known_spec(dataset).env_name],), 5)
+    return AgentPolicy(agent, agent.init(jax.random.key(0), spec))

@@ -58,6 +58,8 @@ def main(argv: list[str]) -> int:
         raise CtaError("name at least one file of weights or run directory, and at least one episode")
     # Policies are evaluated on the CPU; an accelerator's memory is left to whoever trains there.
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    # One thread for it: a few rows at a time gain nothing from more, and the cores belong to the simulators.
+    os.environ.setdefault("PJRT_NPROC", "1")
     from rich.progress import Progress
 
     from cta.compilation import enable_cache

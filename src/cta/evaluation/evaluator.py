@@ -14,18 +14,27 @@ DESK_SLOTS = 512
 MOST_WORKERS = 16
 """Beyond this, starting workers takes longer than they save on 250 episodes."""
 GROUPS = 2
-SLOTS, MANY_SLOTS = 4, 8
-"""Environments of a worker: the more, the fewer messages a step; but every slot should play several episodes, lest
-workers run dry at different times at the end, and each takes 170 MB."""
+ROWS = 32
+"""Environments in all, about: a policy computes 16 actions in hardly more time than 4. Not more, because each takes
+170 MB and a second to make."""
+FEWEST_SLOTS, MOST_SLOTS = 4, 16
+"""Environments of a worker."""
 EPISODES_A_SLOT = 4
+"""At least, or workers would run dry at different times at the end."""
+
+
+def slots_a_worker(workers: int, episodes: int) -> int:
+    """How many environments each of `workers` processes steps."""
+    wanted = min(ROWS // workers, episodes // (EPISODES_A_SLOT * workers))
+    return min(max(wanted, FEWEST_SLOTS), MOST_SLOTS)
 
 
 class Evaluator:
     """Evaluates policies on the tasks of one dataset's world; a context manager that keeps its workers between calls.
 
     The embedded worlds run in this process, all episodes at once. OGBench's worlds run in `workers` processes with up
-    to `slots_per_worker` environments each (default: 4, or 8 where there are episodes enough), in two groups: while the
-    policy computes for one, the other steps.
+    to `slots_per_worker` environments each (default: from 4 with many workers to 16 with two, where there are episodes
+    enough), in two groups: while the policy computes for one, the other steps.
     `max_episode_steps` shortens episodes. A worker that gives no answer within `timeout` seconds, dies or raises is
     replaced up to `retries` times an evaluation, without a trace in the results; `self.retries` counts.
     `beside_training` leaves a core to the process that trains, and lets it go first on the others.
@@ -101,8 +110,7 @@ class Evaluator:
         if self._pool is None:
             return [self._desk(slots=min(episodes, DESK_SLOTS))]
         groups, workers = min(GROUPS, episodes), self._pool.size
-        many = episodes >= EPISODES_A_SLOT * MANY_SLOTS * workers
-        slots = min(workers * (self._slots_per_worker or (MANY_SLOTS if many else SLOTS)), episodes)
+        slots = min(workers * (self._slots_per_worker or slots_a_worker(workers, episodes)), episodes)
         return self._pool.worlds(groups=groups, slots=-(-slots // groups))
 
     def _desk(self, *, slots: int):
