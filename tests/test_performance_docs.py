@@ -69,6 +69,8 @@ def test_the_curve_of_the_fast_path_is_the_results():
     assert all(len(curve[step]) == 4 for step in (50_000, 100_000, 150_000, 200_000))
     assert block("puzzle-fused") == ", ".join(f"{mean:.1f}" for mean in means) + " %"
     assert fmean(means) >= 52 and means[-1] >= 65
+    run = json.loads((ROOT / "results" / "puzzle-4x4-play-v0.cta.json").read_text())["training"][0]
+    assert f"{run['seed_steps_per_s_steady']:,.0f} seed-steps/s, or {run['seed_steps_per_s']:,.0f} from start" in PAGE
 
 
 def entries(name: str, what: str) -> list[dict]:

@@ -33,15 +33,16 @@ def test_the_desk_score_is_the_record():
     assert f"**{fmean(scores):.1f} ± {pstdev(scores):.1f} %**" in section("desk")
 
 
-def test_the_puzzle_curve_is_the_record():
-    curve = overall_success(rows("puzzle-4x4-play-v0-cta-200k"))
-    steps = sorted({step for _, step in curve})
-    means = [100 * fmean(rate for (_, at), rate in curve.items() if at == step) for step in steps]
-    assert steps == [50_000, 100_000, 150_000, 200_000]
+def test_the_puzzle_curve_is_the_results():
+    with (ROOT / "results" / "puzzle-4x4-play-v0.cta.csv").open(newline="") as file:
+        curve = overall_success(list(csv.DictReader(file)))
+    steps = (50_000, 100_000, 150_000, 200_000)
+    means = [100 * fmean(curve[seed, step] for seed in range(4)) for step in steps]
     assert f"**{', '.join(f'{mean:.1f}' for mean in means)} %**" in section("puzzle")
-    with (RECORDS / "puzzle-4x4-play-v0-cta-200k" / "train.csv").open(newline="") as file:
-        rates = sorted(float(row["steps_per_s"]) for row in csv.DictReader(file))
-    assert f"{rates[len(rates) // 2]:.0f} steps/s" in section("puzzle").replace("\n", " ")
+    record = json.loads((ROOT / "results" / "puzzle-4x4-play-v0.cta.json").read_text())
+    (run,) = record["training"]
+    assert run["steps"] == 1_000_000 and run["seeds"] == [0, 1, 2, 3]
+    assert f"**{run['wall_clock_s']:.0f} s**" in section("puzzle")
 
 
 def test_the_speeds_are_the_records():

@@ -16,6 +16,9 @@ from cta.config import DualConfig
 from cta.goals import Batch
 from cta.losses import expectile_loss
 
+FEW_ROWS = 64
+"""Up to so many, reading the weights takes longer than using them: a policy had better read them once."""
+
 
 @dataclass(frozen=True)
 class DualLearner:
@@ -55,7 +58,10 @@ class DualLearner:
 
     def analogy(self, networks: Networks, states: Array, goals: Array) -> Float[Array, "batch dim"]:
         """α∨(s,g) = ψ̄(g) − ψ̄(s)."""
-        return self.represent(networks, goals) - self.represent(networks, states)
+        if states.shape != goals.shape or len(states) > FEW_ROWS:
+            return self.represent(networks, goals) - self.represent(networks, states)
+        both = self.represent(networks, jnp.concatenate([goals, states]))
+        return both[: len(goals)] - both[len(goals) :]
 
     def loss(self, networks: Networks, targets: Networks, batch: Batch, key: PRNGKeyArray | None = None) -> Term:
         """`L_dual = L_Ṽ + L_Q`.

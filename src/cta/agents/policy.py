@@ -30,16 +30,14 @@ class Policy:
 
     def __call__(self, observations: np.ndarray, goals: np.ndarray, first: np.ndarray) -> np.ndarray:
         """Actions (slots, act) for observations and goals (slots, …); `first` marks slots that begin an episode."""
+        seen = (np.asarray(observations), np.asarray(goals), np.asarray(first))
         with jax.default_device(self._device):
-            if self._memory is not None:
-                self._memory = jax.tree.map(partial(_clear, np.asarray(first)), self._memory)
-            key = jax.random.fold_in(self._key, self._calls)
-            actions, self._memory = self._act(self._networks, observations, goals, key, self._memory)
+            actions, self._memory = self._act(self._networks, *seen, self._key, np.uint32(self._calls), self._memory)
         self._calls += 1
         return np.asarray(actions)
 
 
-def _clear(first: np.ndarray, memory: jax.Array) -> jax.Array:
+def _clear(first: Any, memory: jax.Array) -> jax.Array:
     """Memory of zeros is what a fresh episode starts with."""
     return jnp.where(first.reshape(-1, *[1] * (memory.ndim - 1)), 0, memory)
 
@@ -51,8 +49,9 @@ def _compiled(agent: Agent, temperature: float, noise: float) -> Any:
     """The jitted action function, one per (agent, temperature, noise): weights are arguments, so it compiles once."""
     if (agent, temperature, noise) not in _CACHE:
 
-        def act(networks: Networks, observations: Any, goals: Any, key: Any, memory: Any) -> Any:
-            act_key, noise_key = jax.random.split(key)
+        def act(networks: Networks, observations: Any, goals: Any, first: Any, key: Any, call: Any, memory: Any) -> Any:
+            memory = jax.tree.map(partial(_clear, first), memory)
+            act_key, noise_key = jax.random.split(jax.random.fold_in(key, call))
             actions, memory = agent.act(networks, observations, goals, act_key, temperature, memory)
             if noise:
                 actions = jnp.clip(actions + noise * jax.random.normal(noise_key, actions.shape), -1.0, 1.0)
