@@ -8,6 +8,7 @@ from statistics import fmean, stdev
 
 import pytest
 
+from cta.envs.names import STATE_DIMS
 from cta.evaluation import overall_success
 
 ROOT = Path(__file__).parents[1]
@@ -104,3 +105,19 @@ def test_memory_and_evaluation_beside_training_are_the_records():
     (beside,) = entries("beside-h200", "beside")
     assert f"{beside['steps_per_s_alone']:,.0f} steps/s alone and {beside['steps_per_s']:,.0f} while" in PAGE
     assert f"{100 * (1 - beside['ratio']):.1f}% less" in PAGE
+
+
+def test_the_table_of_simulation_is_the_records():
+    def ratios(name: str, what: str, key: str) -> dict[str, float]:
+        return {entry["env"]: entry[key] for entry in entries(name, what)}
+
+    earlier = "simulate-generate-evaluate-cpu"
+    step, generate = ratios(earlier, "simulate", "ratio"), ratios(earlier, "generate", "over_plain")
+    evaluate, acting = (ratios("evaluate-cpu", "evaluate", key) for key in ("over_plain", "acting_over_plain"))
+    lines = ["| world | step | generate | evaluate | acting |", "|---|---|---|---|---|"]
+    for world in STATE_DIMS:
+        lines.append(f"| {world} | " + " | ".join(f"{x[world]:.2f}" for x in (step, generate, evaluate, acting)) + " |")
+        assert step[world] >= 1.3 and min(generate[world], evaluate[world]) >= 0.9
+    lines.append(f"| geometric mean | {step['geometric mean']:.2f} | | | |")
+    assert step["geometric mean"] >= 1.5
+    assert block("simulation").splitlines() == lines
