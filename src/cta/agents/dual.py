@@ -58,10 +58,11 @@ class DualLearner:
 
     def analogy(self, networks: Networks, states: Array, goals: Array) -> Float[Array, "batch dim"]:
         """α∨(s,g) = ψ̄(g) − ψ̄(s)."""
-        if states.shape != goals.shape or len(states) > FEW_ROWS:
+        rows = states.shape[0]  # in an exported policy a symbol, of which nothing is known
+        if states.shape != goals.shape or not isinstance(rows, int) or rows > FEW_ROWS:
             return self.represent(networks, goals) - self.represent(networks, states)
         both = self.represent(networks, jnp.concatenate([goals, states]))
-        return both[: len(goals)] - both[len(goals) :]
+        return both[:rows] - both[rows:]
 
     def loss(self, networks: Networks, targets: Networks, batch: Batch, key: PRNGKeyArray | None = None) -> Term:
         """`L_dual = L_Ṽ + L_Q`.

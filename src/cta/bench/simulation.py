@@ -150,15 +150,16 @@ class Steppers:
 
     def __init__(self, env_name: str, workers: int, *, lean: bool, data: bool):
         context = get_context("spawn")
-        pipes = [context.Pipe() for _ in range(workers)]
-        self._ours = [mine for mine, _ in pipes]
+        self._env_name = env_name
+        self._pipes = [context.Pipe() for _ in range(workers)]
         self._processes = [
-            context.Process(target=_step, args=(env_name, lean, data, theirs), daemon=True) for _, theirs in pipes
+            context.Process(target=_step, args=(env_name, lean, data, theirs), daemon=True) for _, theirs in self._pipes
         ]
 
     def __enter__(self) -> Self:
-        for process in self._processes:
+        for process, (_, theirs) in zip(self._processes, self._pipes, strict=True):
             process.start()
+            theirs.close()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -168,9 +169,12 @@ class Steppers:
 
     def take(self, seconds: float) -> float:
         """Steps per second of all together, for so long."""
-        for pipe in self._ours:
-            pipe.send(seconds)
-        return sum(pipe.recv() for pipe in self._ours)
+        try:
+            for pipe, _ in self._pipes:
+                pipe.send(seconds)
+            return sum(pipe.recv() for pipe, _ in self._pipes)
+        except (EOFError, OSError):
+            raise CtaError(f"{self._env_name}: a process that was stepping it died (out of memory?)") from None
 
 
 def _step(env_name: str, lean: bool, data: bool, pipe: Any) -> None:
