@@ -1,6 +1,7 @@
 """`cta bench`: random data of a shape, the plain loop as the reference, counted products, the record."""
 
 import json
+import time
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +12,15 @@ from cta.agents import Spec
 from cta.bench import record
 from cta.bench.cases import Case, DataShape
 from cta.bench.clock import Span, interleave, repeat
+from cta.bench.paused import PausedEvaluation
 from cta.bench.plain import PlainTwoLevel, PlainUpdate, has_plain_form, plain_weights
 from cta.bench.products import Product, count_products
 from cta.bench.profile import kernel_scopes
 from cta.bench.reference import NumpySampler
+from cta.bench.workers import Steppers
 from cta.cli import run
 from cta.errors import CtaError
+from cta.evaluation import Evaluator
 from cta.training.learner import Learner, seed_keys
 from tiny_agents import SPEC, batch_of, tiny, with_targets
 
@@ -173,3 +177,45 @@ def test_bench_complains_in_one_line(words, complaint, capsys):
     error = capsys.readouterr().err
     assert complaint in error
     assert error.count("\n") == 1
+
+
+def test_an_evaluation_stands_still_between_its_turns():
+    def make_policy(slots):
+        return lambda observations, goals, first: np.zeros((slots, 3))
+
+    with (
+        Evaluator("desk-play-v0", max_episode_steps=20) as evaluator,
+        PausedEvaluation(evaluator, make_policy) as paused,
+    ):
+        for _ in range(2):
+            with paused.turn():
+                before = paused.steps
+                time.sleep(0.3)
+                assert paused.steps > before
+            time.sleep(0.1)  # the call that was under way
+            before = paused.calls
+            time.sleep(0.2)
+            assert paused.calls == before
+
+
+def test_what_goes_wrong_in_an_evaluation_beside_is_raised():
+    def make_policy(slots):
+        raise CtaError("no such policy")
+
+    raised = pytest.raises(CtaError, match="no such policy")
+    with (
+        raised,
+        Evaluator("desk-play-v0") as evaluator,
+        PausedEvaluation(evaluator, make_policy) as paused,
+        paused.turn(),
+    ):
+        pass
+
+
+@pytest.mark.slow
+def test_stepping_processes_take_turns_and_their_death_is_said():
+    with Steppers("cube-single-v0", 1, lean=True, data=False) as steppers:
+        assert steppers.take(0.1) > 0
+        steppers._processes[0].kill()
+        with pytest.raises(CtaError, match="died"):
+            steppers.take(0.1)

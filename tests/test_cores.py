@@ -6,7 +6,7 @@ import pytest
 
 from cta.cores import usable_cores
 from cta.evaluation.evaluator import Evaluator
-from cta.evaluation.pool import LOW_PRIORITY, Worker
+from cta.evaluation.handle import LOW_PRIORITY, Worker
 
 
 @pytest.mark.parametrize(

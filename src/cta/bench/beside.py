@@ -2,19 +2,15 @@
 
 import statistics
 import sys
-import threading
-from collections.abc import Callable
-
-import numpy as np
 
 from cta.agents.policy import Policy
 from cta.bench.cases import Case
 from cta.bench.clock import repeat
+from cta.bench.paused import PausedEvaluation
 from cta.bench.train import BLOCK, Entry, least_steps
 from cta.data import TrajectoryDataset
 from cta.errors import CtaError
 from cta.evaluation import Evaluator
-from cta.evaluation.rollout import Policy as Act
 from cta.experiment.beside import SWITCH_SECONDS
 from cta.training.seeds import SeedGroup
 from cta.training.source import open_source
@@ -33,14 +29,20 @@ def measure_beside(case: Case, dataset: TrajectoryDataset) -> list[Entry]:
     group = SeedGroup(case.learner(dataset, block=BLOCK), range(case.seeds), open_source(dataset))
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_SECONDS)
-    with Evaluator(case.data.dataset, beside_training=True) as evaluator:
-        evaluation = _Evaluation(case, evaluator, group)
-        try:
-            pairs = [(_rate(case, group), evaluation.meanwhile(lambda: _rate(case, group))) for _ in range(ROUNDS)]
+    agent, networks = case.build(), group.networks()[0]
+    pairs = []
+    try:
+        with (
+            Evaluator(case.data.dataset, beside_training=True) as evaluator,
+            PausedEvaluation(evaluator, lambda slots: Policy(agent, networks)) as evaluation,
+        ):
+            for _ in range(ROUNDS):
+                alone = _rate(case, group)
+                with evaluation.turn():
+                    pairs.append((alone, _rate(case, group)))
             workers = len(evaluator.worker_pids)
-        finally:
-            evaluation.end()
-            sys.setswitchinterval(before)
+    finally:
+        sys.setswitchinterval(before)
     alone, beside = (statistics.median(column) for column in zip(*pairs, strict=True))
     entry = {
         "what": "beside",
@@ -62,64 +64,3 @@ def _rate(case: Case, group: SeedGroup) -> float:
         group.read_metrics(count)
 
     return repeat(run, seconds=case.seconds / ROUNDS, largest=BLOCK, least=least_steps()).steps_per_s
-
-
-class _Evaluation:
-    """A thread that plays episodes while it may."""
-
-    def __init__(self, case: Case, evaluator: Evaluator, group: SeedGroup):
-        self._evaluator = evaluator
-        self._agent, self._networks = case.build(), group.networks()[0]
-        self._may, self._over, self._acting = threading.Event(), threading.Event(), threading.Event()
-        self.calls = 0
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._play, daemon=True)
-        self._thread.start()
-
-    def meanwhile(self, measure: Callable[[], float]) -> float:
-        """What `measure` finds while episodes are being played."""
-        self._acting.clear()
-        self._may.set()
-        while not self._acting.wait(0.1):
-            self._check()
-        found = measure()
-        self._may.clear()
-        self._check()
-        return found
-
-    def end(self) -> None:
-        """Play no further."""
-        self._over.set()
-        self._may.set()
-        self._thread.join()
-
-    def _check(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-
-    def _policy(self, slots: int) -> Act:
-        policy = Policy(self._agent, self._networks)
-
-        def act(observations: np.ndarray, goals: np.ndarray, first: np.ndarray) -> np.ndarray:
-            self._may.wait()
-            if self._over.is_set():
-                raise _Over
-            actions = policy(observations, goals, first)
-            self.calls += 1
-            self._acting.set()
-            return actions
-
-        return act
-
-    def _play(self) -> None:
-        try:
-            while True:
-                self._evaluator.run(self._policy, run_seed=self.calls)
-        except _Over:
-            pass
-        except BaseException as error:
-            self._failure = error
-
-
-class _Over(Exception):
-    """Nobody measures any more."""
