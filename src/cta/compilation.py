@@ -25,6 +25,20 @@ def enable_cache() -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
+_keeping = False
+
+
+def keep_programs() -> None:
+    """Keep programs whole, too (`cta.training.kept`). For commands only: a notebook may have replaced our functions."""
+    global _keeping
+    _keeping = True
+
+
+def programs_folder() -> Path | None:
+    """Where whole programs are kept, if they are."""
+    return cache_folder() / "programs" if _keeping else None
+
+
 COMMANDS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE"
 """What may become part of a CUDA graph, in XLA's words: everything that a training step is made of, and the loop."""
 

@@ -7,9 +7,13 @@ from typing import Any
 
 from cta.errors import CtaError
 
+loaded: list[str] = []
+"""What has been asked for in this process."""
+
 
 def load_outside(name: str, *, flag: str) -> Any:
     """What `module:name` stands for, or None if the module lacks it; the module may lie in the current folder."""
+    loaded.append(name)
     module, _, attribute = name.partition(":")
     folder = os.getcwd()
     if folder not in sys.path:

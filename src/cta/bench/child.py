@@ -75,10 +75,11 @@ def _started(environment: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """What the child computes."""
-    from cta.compilation import enable_cache
+    from cta.compilation import enable_cache, keep_programs
     from cta.provenance import hardware
 
     enable_cache()
+    keep_programs()
     case = Case.from_json(request["case"])
     dataset = case.data.open()
     return {"entries": _measure(request["do"], case, dataset), "hardware": hardware()}

@@ -12,6 +12,7 @@ from types import FrameType
 from typing import TextIO
 
 from cta import __version__
+from cta.compilation import keep_programs
 from cta.errors import CtaError
 
 COMMANDS = {
@@ -61,6 +62,7 @@ def main() -> None:
             signal.signal(number, _interrupt)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+    keep_programs()
     code = run(sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
         _flush(stream)

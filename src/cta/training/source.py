@@ -19,6 +19,7 @@ from cta.agents.base import Metrics
 from cta.compilation import loop_options
 from cta.data import TrajectoryDataset
 from cta.goals import RowTable
+from cta.training.kept import KeptProgram
 from cta.training.learner import DeviceData, Keys, Learner, Slice, TrainState, seed_keys, to_device
 
 SLICE_BYTES = 1 << 28
@@ -116,7 +117,8 @@ class _Resident:
         self._data = data
         self.grain = CHUNK if stacked and learner.block >= CHUNK else 1
         self._run = jax.jit(run, donate_argnums=0)
-        self._run_chunk = jax.jit(run_chunk, donate_argnums=0, compiler_options=options)
+        recipe = f"{type(learner)} {learner.agent!r} {learner.spec} {CHUNK} {stacked} {options}"
+        self._run_chunk = KeptProgram(jax.jit(run_chunk, donate_argnums=0, compiler_options=options), recipe)
         self._validate = jax.jit(validate)
 
     def run(self, lane: int, state: TrainState, keys: Keys, step: int, count: int) -> TrainState:
