@@ -93,9 +93,24 @@ def test_the_profile_and_the_phases_are_the_records():
     kernels = [sum(e["kernels_per_step"] for e in profile) for profile in found]
     assert f"| all | {totals[0]:.2f} | {totals[1]:.2f} |" in PAGE
     assert f"| kernels | {kernels[0]:,.0f} | {kernels[1]:,.0f} |" in PAGE
-    starts = [entries(name, "compile")[0] for name in ("train-h200-8-seeds-phases", "train-h200-1-seed")]
-    phases = [", ".join(f"{s[f'warm_{name}_s']:.1f}" for name in ("trace", "lower", "compile")) for s in starts]
-    assert f"| | {phases[0]} | {phases[1]} |" in PAGE
+
+
+def test_starts_and_rates_are_the_records():
+    names = ("train-h200-8-seeds", "train-h200-8-seeds-phases", "train-h200-1-seed")
+    names += ("start-h200-8-seeds", "start-h200-1-seed")
+    rates, starts, memory = ([entries(name, what)[0] for name in names] for what in ("train", "compile", "memory"))
+
+    def row(numbers):
+        return " | ".join(numbers) + " |"
+
+    assert "seed-steps/s | " + row(f"{rate['seed_steps_per_s']:,.0f}" for rate in rates) in PAGE
+    assert "a run, steps/s | " + row(f"{rate['steps_per_s']:,.0f}" for rate in rates) in PAGE
+    assert "cold, s | " + row(f"{start['cold_start_s']:.1f}" for start in starts) in PAGE
+    assert "second start, s | " + row(f"{start['warm_start_s']:.1f}" for start in starts) in PAGE
+    phases = [", ".join(f"{s[f'warm_{name}_s']:.1f}" for name in ("trace", "lower", "compile")) for s in starts[1:]]
+    assert "cache, s | | " + row(phases) in PAGE
+    assert "data, GiB | " + row(f"{found['device_beside_data_bytes'] / 2**30:.2f}" for found in memory) in PAGE
+    assert max(start["warm_start_s"] for start in starts[3:]) < 5
 
 
 def test_memory_and_evaluation_beside_training_are_the_records():

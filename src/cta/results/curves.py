@@ -68,7 +68,7 @@ def draw_curves(cells: Sequence[Cell], path: Path) -> None:
             if not points:
                 continue
             steps, means, spreads, seeds = (list(column) for column in zip(*points, strict=True))
-            note = f"{max(seeds)} seeds" if cell.complete else f"{max(seeds)} seeds, incomplete"
+            note = f"{max(seeds)} seed{'s' * (max(seeds) > 1)}" + ("" if cell.complete else ", incomplete")
             axis.plot(steps, means, marker="o", ms=3, color=colour[cell.agent], label=f"{cell.agent} ({note})")
             low, high = ([m + sign * s for m, s in zip(means, spreads, strict=True)] for sign in (-1, 1))
             axis.fill_between(steps, low, high, color=colour[cell.agent], alpha=0.18, lw=0)

@@ -72,7 +72,7 @@ def fingerprint(recipe: str, arguments: Any) -> str:
         versions(),
         (device.platform, device.device_kind, device.client.platform_version),
         sorted(settings.items()),
-        sorted((name, str(value)) for name, value in jax.config.values.items()),
+        sorted((name, str(value)) for name, value in jax.config.values.items() if "cache" not in name),
     ]
     digest = hashlib.sha256(repr(parts).encode())
     for file in sorted(PACKAGE.rglob("*.py")):
