@@ -160,9 +160,9 @@ def test_bodies_excused_from_the_floor_never_touch_it(pair):
     excused = pair.lean._off_the_floor()
     assert len(excused) == {"cube": 0, "scene": 4}.get(family(pair.name), getattr(pair.plain, "_num_buttons", 0))
     for body in {excused[0], excused[-1]} if excused else ():
+        reset_both(pair, 1, {"task_id": 1})
         joint = pair.plain._model.body(body).jntadr[0]
         place = pair.plain._model.jnt_qposadr[joint]
-        reset_both(pair, 1, {"task_id": 1})
         reach = np.linspace(-0.08, 0.08, 9) if body.startswith("button") else np.linspace(-0.5, 0.5, 9)
         met = set()
         for position in reach:

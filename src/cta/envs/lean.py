@@ -7,8 +7,9 @@ rewards, successes and episodes are equal bit for bit; the `info` of a step hold
 read, and nothing else.
 """
 
+from copy import copy, deepcopy
 from math import sqrt
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -34,7 +35,23 @@ class LeanWorld(OgbenchEnv):
         super().__init__(*args, **options)
         self._ik = LeanArm(self._ik)
         self._picture_is_due = False
+        self._has_twins = False
         self._seen: Any = None
+
+    def twin(self) -> Self:
+        """A world for tasks on the same compiled model: 2 MB and a millisecond instead of 170 MB and half a second.
+
+        Twins begin with a reset and take turns within one thread. None of them draws, because colours are the model's.
+        """
+        if self._mode != "task" or self._ob_type == "pixels":
+            raise TypeError("only worlds for tasks whose observations are states have twins")
+        self._has_twins = True
+        twin = copy(self)
+        twin._data, twin._renderer = mujoco.MjData(self._model), None
+        twin.action_space = deepcopy(self.action_space)
+        mujoco.mj_forward(twin._model, twin._data)
+        twin.post_compilation()
+        return twin
 
     def build_mjcf_model(self) -> Any:
         """OGBench's model, told which bodies cannot come near the floor: a fifth of the physics is looking for that.
@@ -181,6 +198,8 @@ class LeanWorld(OgbenchEnv):
 
     def render(self, *args: Any, **options: Any) -> np.ndarray:
         """A frame. What only pictures show is brought up to date here instead of in every step."""
+        if self._has_twins:
+            raise TypeError("a world with twins does not draw: the colours may be another's")
         if self._picture_is_due:
             mujoco.mj_forward(self._model, self._data)
             self._picture_is_due = False

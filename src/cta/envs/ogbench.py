@@ -8,6 +8,7 @@ one seeded object, and the global generator is seeded and put back.
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -119,6 +120,14 @@ class OgbenchWorld:
         self.observation_shape: tuple[int, ...] = first.shape
         self.goal_frame: np.ndarray | None = None
         self._steps = 0
+
+    def twin(self) -> "OgbenchWorld":
+        """Another such world, to be stepped in turns with this one. Where they can share memory, neither draws."""
+        if is_visual(self.env_name) or not hasattr(self._env, "twin"):
+            return OgbenchWorld(self.env_name)
+        twin = copy(self)
+        twin._env = self._env.twin()
+        return twin
 
     def reset(
         self, task: int | Mapping[str, Any], seed: int, *, render_goal: bool = False
