@@ -64,7 +64,7 @@ def test_a_frame_has_its_own_colours_beside_twins(name):
         world.reset(task, 0)
         for _ in range(3):
             world.step(np.ones(5))
-        with pytest.raises(TypeError, match="twins"):
+        with pytest.raises(TypeError, match="draw"):
             world.render()
     np.testing.assert_array_equal(frame, drawn.render())
     drawn.close()
