@@ -40,7 +40,7 @@ class LeanWorld(OgbenchEnv):
         self._seen: Any = None
 
     def twin(self) -> Self:
-        """A world for tasks on the same compiled model: 2 MB and a millisecond instead of 170 MB and half a second.
+        """A world for tasks on the same compiled model, which takes a millisecond and next to no memory.
 
         Twins begin with a reset and take turns within one thread. They do not draw: colours are the model's.
         """
