@@ -187,9 +187,10 @@ def test_workers_end_when_their_parent_is_killed() -> None:
 
 
 def test_worlds_are_many_enough_for_the_policy_and_few_enough_for_the_episodes() -> None:
-    assert slots_a_worker(workers=2, episodes=250) == 16
-    assert slots_a_worker(workers=1, episodes=250) == 16
-    assert slots_a_worker(workers=4, episodes=250) == 8
+    assert slots_a_worker(workers=2, episodes=250) == 32
+    assert [slots_a_worker(workers=n, episodes=250, alone=True) for n in (1, 2, 4, 16)] == [16, 16, 8, 4]
+    assert slots_a_worker(workers=1, episodes=250) == 64
+    assert slots_a_worker(workers=4, episodes=250) == 16
     assert slots_a_worker(workers=16, episodes=250) == 4
-    assert slots_a_worker(workers=2, episodes=75) == 9  # four episodes each, at least
+    assert slots_a_worker(workers=2, episodes=75) == 12  # three episodes each, at least
     assert slots_a_worker(workers=2, episodes=4) == 4

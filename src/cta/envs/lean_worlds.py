@@ -41,12 +41,23 @@ class LeanScene(LeanWorld):
     def _find_objects(self) -> None:
         super()._find_objects()
         self._slides = self._state_of("drawer_slide"), self._state_of("window_slide")
+        self._slide_dofs = [int(self._model.joint(name).dofadr[0]) for name in ("drawer_slide", "window_slide")]
+        self._damping = self._model.dof_damping
         self._observation_size += SLIDES
         bounds = self._workspace_bounds
         self._lost_below, self._lost_above = bounds[0] - 0.2, bounds[1] + 0.2
         sites = self._drawer_site_id, self._window_site_id, self._drawer_target_site_id, self._window_target_site_id
         self._handles = [self._data.site_xpos[site] for site in sites]
         self._handle_mats = [self._data.site_xmat[site] for site in sites[:2]]
+
+    def _apply_button_states(self) -> None:
+        super()._apply_button_states()
+        self._locks = self._damping[self._slide_dofs]
+
+    def pre_step(self) -> None:
+        """OGBench locks drawer and window by their damping, which is the model's: a twin may have changed it."""
+        self._damping[self._slide_dofs] = self._locks
+        super().pre_step()
 
     def _pressed(self) -> bool:
         return super()._pressed() or (self._mode == "task" and self._lost())

@@ -8,6 +8,7 @@ one seeded object, and the global generator is seeded and put back.
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -62,7 +63,8 @@ def make_env(
     """An OGBench environment without Gymnasium's wrappers, with one `action_space` object that can be seeded.
 
     `data_collection` is the mode of OGBench's generators: no tasks in manipulation worlds, and no end at the goal.
-    `render_size` is (width, height) of frames, for worlds whose observations are not themselves frames.
+    `render_size` is (width, height) of frames, for worlds whose observations are not themselves frames. Without it lean
+    worlds do not draw.
     `lean` makes the same steps faster in manipulation worlds (`cta.envs.lean`); without it they are OGBench's own.
     Use `seeded_reset` to begin an episode.
     """
@@ -86,7 +88,8 @@ def make_env(
         settings["mode"] = "data_collection"
     spaces = import_module("gymnasium.spaces")
     bases = (import_module("cta.envs.lean_worlds").LEAN[builder.__name__], builder) if lean else (builder,)
-    env = type(builder.__name__, bases, {"action_space": None})(**settings)
+    draws = is_visual(env_name) or render_size is not None
+    env = type(builder.__name__, bases, {"action_space": None, "_draws": draws})(**settings)
     env.action_space = spaces.Box(-1.0, 1.0, shape=(5,), dtype=np.float32)
     return env
 
@@ -105,11 +108,11 @@ class OgbenchWorld:
     """One OGBench environment with its five evaluation tasks.
 
     `reset(task, seed)` fixes start, goal and settling steps; the same actions then give the same observations, whether
-    the world is new or has been used.
+    the world is new or has been used. Worlds that are to draw frames need a `render_size`.
     """
 
-    def __init__(self, env_name: str, *, render_size: tuple[int, int] = (200, 200)) -> None:
-        self.env_name = env_name
+    def __init__(self, env_name: str, *, render_size: tuple[int, int] | None = None) -> None:
+        self.env_name, self._render_size = env_name, render_size
         self.max_episode_steps = int(_environment_spec(env_name).max_episode_steps)
         self._env = make_env(env_name, render_size=render_size)
         self.task_names: tuple[str, ...] = tuple(info["task_name"] for info in self._env.task_infos)
@@ -119,6 +122,14 @@ class OgbenchWorld:
         self.observation_shape: tuple[int, ...] = first.shape
         self.goal_frame: np.ndarray | None = None
         self._steps = 0
+
+    def twin(self) -> "OgbenchWorld":
+        """Another such world, to be stepped in turns with this one; where neither draws, they share memory."""
+        if getattr(self._env, "_draws", True):
+            return OgbenchWorld(self.env_name, render_size=self._render_size)
+        twin = copy(self)
+        twin._env = self._env.twin()
+        return twin
 
     def reset(
         self, task: int | Mapping[str, Any], seed: int, *, render_goal: bool = False

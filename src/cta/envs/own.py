@@ -34,6 +34,10 @@ class OwnWorld:
         self._shape: tuple[int, ...] | None = None
         self._steps = 0
 
+    def twin(self) -> "OwnWorld":
+        """Another one."""
+        return OwnWorld(self.env_name)
+
     def _action_range(self) -> tuple[np.ndarray, np.ndarray]:
         space = getattr(self._env, "action_space", None)
         low, high = getattr(space, "low", None), getattr(space, "high", None)

@@ -5,7 +5,7 @@ from typing import Self
 
 from cta.cores import usable_cores
 from cta.data.files import environment_name
-from cta.envs.names import DESK_DATASETS
+from cta.envs.names import DESK_DATASETS, STATE_DIMS
 from cta.evaluation.episodes import EPISODES, TASKS, EpisodeResult, plan_episodes
 from cta.evaluation.pool import Pool
 from cta.evaluation.rollout import Policy, Progress, play
@@ -14,26 +14,27 @@ DESK_SLOTS = 512
 MOST_WORKERS = 16
 """Beyond this, starting workers takes longer than they save on 250 episodes."""
 GROUPS = 2
-ROWS = 32
-"""Environments in all, about: a policy computes 16 actions in hardly more time than 4. Not more, because each takes
-170 MB and a second to make."""
-FEWEST_SLOTS, MOST_SLOTS = 4, 16
+ROWS = 64
+"""Environments in all, about: a policy computes 32 actions in half as much time again as 16."""
+ROWS_ALONE, MOST_ALONE = 32, 16
+"""The same, and those of a worker, where each is compiled for itself, which takes 170 MB and a second."""
+FEWEST_SLOTS = 4
 """Environments of a worker."""
-EPISODES_A_SLOT = 4
+EPISODES_A_SLOT = 3
 """At least, or workers would run dry at different times at the end."""
 
 
-def slots_a_worker(workers: int, episodes: int) -> int:
-    """How many environments each of `workers` processes steps."""
-    wanted = min(ROWS // workers, episodes // (EPISODES_A_SLOT * workers))
-    return min(max(wanted, FEWEST_SLOTS), MOST_SLOTS)
+def slots_a_worker(workers: int, episodes: int, *, alone: bool = False) -> int:
+    """How many environments each of `workers` processes steps; `alone`: they do not share a compiled model."""
+    wanted = min(ROWS_ALONE // workers, MOST_ALONE) if alone else ROWS // workers
+    return max(FEWEST_SLOTS, min(wanted, episodes // (EPISODES_A_SLOT * workers)))
 
 
 class Evaluator:
     """Evaluates policies on the tasks of one dataset's world; a context manager that keeps its workers between calls.
 
     The embedded worlds run in this process, all episodes at once. OGBench's worlds run in `workers` processes with up
-    to `slots_per_worker` environments each (default: from 4 with many workers to 16 with two, where there are episodes
+    to `slots_per_worker` environments each (default: from 4 with many workers to 32 with two, where there are episodes
     enough), in two groups: while the policy computes for one, the other steps.
     `max_episode_steps` shortens episodes. A worker that gives no answer within `timeout` seconds, dies or raises is
     replaced up to `retries` times an evaluation, without a trace in the results; `self.retries` counts.
@@ -110,7 +111,9 @@ class Evaluator:
         if self._pool is None:
             return [self._desk(slots=min(episodes, DESK_SLOTS))]
         groups, workers = min(GROUPS, episodes), self._pool.size
-        slots = min(workers * (self._slots_per_worker or slots_a_worker(workers, episodes)), episodes)
+        alone = self._pool.env_name not in STATE_DIMS
+        wanted = self._slots_per_worker or slots_a_worker(workers, episodes, alone=alone)
+        slots = min(workers * wanted, episodes)
         return self._pool.worlds(groups=groups, slots=-(-slots // groups))
 
     def _desk(self, *, slots: int):

@@ -38,10 +38,13 @@ class Slots:
 
     def world(self, slot: int) -> OgbenchWorld | OwnWorld:
         if slot not in self._worlds:
-            world = OwnWorld(self._env_name) if ":" in self._env_name else OgbenchWorld(self._env_name)
+            world = next(iter(self._worlds.values())).twin() if self._worlds else self._first()
             world.max_episode_steps = self._limit or world.max_episode_steps
             self._worlds[slot] = world
         return self._worlds[slot]
+
+    def _first(self) -> OgbenchWorld | OwnWorld:
+        return OwnWorld(self._env_name) if ":" in self._env_name else OgbenchWorld(self._env_name)
 
     def describe(self) -> tuple[tuple[str, ...], int, int]:
         world = self.world(0)
