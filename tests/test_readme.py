@@ -11,6 +11,7 @@ import pytest
 
 from cta.agents import REGISTRY
 from cta.cli import COMMANDS, run
+from cta.envs.names import STATE_DIMS
 from cta.evaluation import overall_success, seed_scores
 
 ROOT = Path(__file__).parent.parent
@@ -58,6 +59,10 @@ def test_the_speeds_are_the_records():
     assert f"**{one['steps_per_s']:,.0f} steps/s** with one seed" in section("speed")
     assert f"**{eight['seed_steps_per_s']:,.0f} seed-steps/s** with eight" in section("speed")
     assert f"takes {entry('train-h200-8-seeds', 'reference')['steps_per_s']:.0f} " in section("speed")
+    assert f"[{entry('start-h200-8-seeds', 'compile')['warm_start_s']:.1f} s]" in section("speed")
+    simulated = json.loads((ROOT / "benchmarks" / "simulate-generate-evaluate-cpu.json").read_text())["entries"]
+    ratios = [entry["ratio"] for entry in simulated if entry["what"] == "simulate" and entry["env"] in STATE_DIMS]
+    assert len(ratios) == 8 and f"[{min(ratios):.2f} to {max(ratios):.2f} times]" in section("speed")
 
 
 @pytest.mark.parametrize("name", sorted(str(p.parent.relative_to(RECORDS)) for p in RECORDS.rglob("provenance.json")))
