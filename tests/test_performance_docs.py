@@ -111,6 +111,12 @@ def test_starts_and_rates_are_the_records():
     assert "cache, s | | " + row(phases) in PAGE
     assert "data, GiB | " + row(f"{found['device_beside_data_bytes'] / 2**30:.2f}" for found in memory) in PAGE
     assert max(start["warm_start_s"] for start in starts[3:]) < 5
+    (slow,) = entries("start-cpu", "compile")
+    assert f"{slow['cold_start_s']:.1f} s cold and {slow['warm_start_s']:.1f} s warm" in PAGE
+    assert (
+        "this {:.1f}, {:.1f} and {:.1f} s of".format(*(slow[f"warm_{n}_s"] for n in ("trace", "lower", "compile")))
+        in PAGE
+    )
 
 
 def test_memory_and_evaluation_beside_training_are_the_records():
