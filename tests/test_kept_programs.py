@@ -41,7 +41,7 @@ def folder(monkeypatch, tmp_path):
     reset_cache()
 
 
-def trained(traces, *, lr=3e-4):
+def trained(traces, *, lr=3e-4, interrupted=False):
     """Two seeds after two chunks; `traces` grows each time their program is traced."""
 
     class Counting(Learner):
@@ -52,7 +52,11 @@ def trained(traces, *, lr=3e-4):
     config = replace(agent_preset(ENTRY.config, "desk-play-v0"), batch_size=16, hidden=(32,), lr=lr)
     learner = Counting(ENTRY.build(config), spec_of(TRAIN), block=8)
     group = SeedGroup(learner, [0, 3], to_device(TRAIN), stacked=True)
-    group.run(2 * CHUNK)
+    group.run(CHUNK)
+    if interrupted:
+        before, group = group.snapshot(), SeedGroup(learner, [0, 3], to_device(TRAIN), stacked=True)
+        group.restore(before)
+    group.run(CHUNK)
     return group.snapshot()
 
 
@@ -65,6 +69,7 @@ def test_a_second_start_reads_the_program_and_gives_the_same_numbers(folder, mon
     one = trained(first)
     assert len(first) == 1 and len(os.listdir(folder)) == 1
     assert same(one, trained(second)) and not second
+    assert same(one, trained(second, interrupted=True)) and not second
     assert not same(one, trained(other, lr=1e-5)) and other and len(os.listdir(folder)) == 2
     monkeypatch.setattr(compilation, "_keeping", False)
     assert same(one, trained(never)) and never
