@@ -194,3 +194,11 @@ def test_worlds_are_many_enough_for_the_policy_and_few_enough_for_the_episodes()
     assert slots_a_worker(workers=16, episodes=250) == 4
     assert slots_a_worker(workers=2, episodes=75) == 12  # three episodes each, at least
     assert slots_a_worker(workers=2, episodes=4) == 4
+
+
+@pytest.mark.parametrize(("dataset", "worlds"), [("cube-single-play-v0", 64), ("visual-cube-single-play-v0", 32)])
+def test_worlds_that_share_no_model_are_fewer(dataset: str, worlds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(Pool, "worlds", lambda _, *, groups, slots: asked.append(groups * slots))
+    Evaluator(dataset, workers=2)._worlds(250)
+    assert asked == [worlds]

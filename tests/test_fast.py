@@ -64,6 +64,14 @@ def relative_error(found, expected):
     return np.linalg.norm(found - expected) / np.linalg.norm(expected)
 
 
+@pytest.fixture
+def exact():
+    """Products of float32 as such: a GPU's own default rounds their operands to TF32."""
+    with jax.default_matmul_precision("highest"):
+        yield
+
+
+@pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("name", ["cta", "hiql-dual"])
 def test_with_float32_products_losses_and_gradients_are_the_plain_ones(name):
     ((_, metrics), gradients), ((_, merged), merged_gradients) = losses_and_gradients(small(name), jnp.float32)
@@ -154,6 +162,7 @@ class Float32Learner(FastLearner):
     dtype = jnp.float32
 
 
+@pytest.mark.usefixtures("exact")
 def test_steps_move_the_same_state_as_plain_steps():
     """Draws, Adam, targets, step counts, metrics: three steps of both learners from one state."""
     agent, data, keys = small("cta"), rows(), seed_keys(0)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
-from cta import compilation, outside
+from cta import cli, compilation, outside
 from cta.agents import find
 from cta.envs.desk_play import generate_play
 from cta.presets import agent_preset
@@ -127,6 +127,25 @@ def test_nothing_is_kept_in_a_notebook_or_beside_code_of_ones_own(folder, monkey
     monkeypatch.setattr(outside, "loaded", [])
     monkeypatch.setattr(compilation, "_keeping", False)
     assert doubled([]) == [0, 2, 4] and not folder.exists()
+
+
+def test_code_of_ones_own_is_noticed(folder):
+    outside.load_outside("json:dumps", flag="--agent")
+    assert doubled([]) == [0, 2, 4] and not folder.exists()
+
+
+def test_commands_keep_programs(monkeypatch):
+    monkeypatch.setattr(compilation, "_keeping", False)
+    monkeypatch.setattr(sys, "argv", ["cta", "--version"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert compilation.programs_folder() is not None
+
+
+def test_options_of_the_compiler_are_part_of_a_recipe():
+    learner, data = Learner(ENTRY.build(ENTRY.config), spec_of(TRAIN), block=8), to_device(TRAIN)
+    plain, graph = (source._Resident(learner, data, True, options) for options in (None, {"graph": "yes"}))
+    assert plain._run_chunk._recipe != graph._run_chunk._recipe
 
 
 def test_the_oldest_programs_go(folder, monkeypatch):

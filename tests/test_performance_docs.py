@@ -129,8 +129,8 @@ def test_memory_and_evaluation_beside_training_are_the_records():
 
 
 def test_the_table_of_simulation_is_the_records():
-    def ratios(what: str, key: str) -> dict[str, float]:
-        return {entry["env"]: entry[key] for entry in entries("simulate-generate-evaluate-cpu", what)}
+    def ratios(what: str, key: str, name: str = "simulate-generate-evaluate-cpu") -> dict[str, float]:
+        return {entry["env"]: entry[key] for entry in entries(name, what)}
 
     step, generate = ratios("simulate", "ratio"), ratios("generate", "over_plain")
     evaluate, acting = (ratios("evaluate", key) for key in ("over_plain", "acting_over_plain"))
@@ -141,3 +141,7 @@ def test_the_table_of_simulation_is_the_records():
     lines.append(f"| geometric mean | {step['geometric mean']:.2f} | | | |")
     assert step["geometric mean"] >= 1.5
     assert block("simulation").splitlines() == lines
+    own = [ratios("evaluate", key, "evaluate-cpu-before") for key in ("over_plain", "acting_over_plain")]
+    for world, line in zip(STATE_DIMS, block("shared").splitlines()[2:], strict=True):
+        pairs = [f"{old[world]:.2f} → {new[world]:.2f}" for old, new in zip(own, (evaluate, acting), strict=True)]
+        assert line == f"| {world} | {pairs[0]} | {pairs[1]} |"

@@ -8,7 +8,6 @@ because that code may be part of it.
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from jax.experimental import serialize_executable
 
 from cta import outside
 from cta.compilation import programs_folder
+from cta.data.files import write_whole
 from cta.provenance import versions
 
 PACKAGE = Path(__file__).parents[1]
@@ -92,14 +92,6 @@ def _read(path: Path, arguments: tuple) -> Callable[..., Any]:
 
 def _write(path: Path, program: Any) -> None:
     content = serialize_executable.serialize(program)[0]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for old in sorted(path.parent.iterdir(), key=lambda file: file.stat().st_mtime)[: 1 - MOST]:
+    write_whole(path, content)
+    for old in sorted(path.parent.iterdir(), key=lambda file: file.stat().st_mtime)[:-MOST]:
         old.unlink(missing_ok=True)
-    descriptor, fresh = tempfile.mkstemp(dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        os.replace(fresh, path)
-    except BaseException:
-        Path(fresh).unlink(missing_ok=True)
-        raise
