@@ -71,15 +71,30 @@ def exact():
         yield
 
 
+@pytest.fixture(params=["exact", "hardware"])
+def slack(request, monkeypatch):
+    """How much wider than with an exact tanh a tolerance is with the GPU's, or, without one, with its like.
+
+    Its like is off by up to 2⁻¹⁵. The H200's was off by a tenth of that in these tests.
+    """
+    if request.param == "exact":
+        monkeypatch.setattr(kernels, "_tanh", jnp.tanh)
+    elif kernels.interpreted():
+        monkeypatch.setattr(kernels, "_tanh", lambda t: jnp.tanh(t) + 2.0**-15 * jnp.sign(jnp.sin(1e4 * t)))
+    jax.clear_caches()
+    yield {"exact": 1, "hardware": 25}[request.param]
+    jax.clear_caches()
+
+
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("name", ["cta", "hiql-dual"])
-def test_with_float32_products_losses_and_gradients_are_the_plain_ones(name):
+def test_with_float32_products_losses_and_gradients_are_the_plain_ones(name, slack):
     ((_, metrics), gradients), ((_, merged), merged_gradients) = losses_and_gradients(small(name), jnp.float32)
     assert metrics.keys() == merged.keys()
     for key in metrics:
-        np.testing.assert_allclose(merged[key], metrics[key], rtol=2e-4, atol=1e-5, err_msg=key)
+        np.testing.assert_allclose(merged[key], metrics[key], rtol=2e-4 * slack, atol=1e-5 * slack, err_msg=key)
     for key in gradients:
-        assert relative_error(merged_gradients[key], gradients[key]) < 1e-4, key
+        assert relative_error(merged_gradients[key], gradients[key]) < 1e-4 * slack, key
 
 
 def test_with_bfloat16_products_losses_are_within_one_percent_and_gradients_within_rounding():
@@ -111,7 +126,7 @@ def test_spread_inputs_keep_sixteen_bits():
 
 
 @pytest.mark.parametrize("fan", [False, True])
-def test_kernels_of_several_seeds_write_the_live_rows_of_each(fan):
+def test_kernels_of_several_seeds_write_the_live_rows_of_each(fan, slack):
     """Two seeds as one program, as on a GPU: a program's number must stay that of its rows."""
     seeds, groups, count, live, width = 2, 3, 96, 32, 16
     u = jax.random.normal(jax.random.key(0), (seeds, groups, count, width))
@@ -131,14 +146,14 @@ def test_kernels_of_several_seeds_write_the_live_rows_of_each(fan):
 
     y, first, du, sums = jax.vmap(one)(u, vectors)
     expected = jax.vmap(layer)(u, vectors)
-    np.testing.assert_allclose(y, expected, atol=2e-5)
+    np.testing.assert_allclose(y, expected, atol=2e-5 * slack)
     np.testing.assert_array_equal(first, y[:, :, :live])
     back = jax.vmap(lambda u, v, dy: jax.vjp(layer, u, v)[1](dy))(u[:, :, :live], vectors, first)
-    np.testing.assert_allclose(du, back[0], atol=2e-4)
-    np.testing.assert_allclose(sums, back[1], atol=2e-3)
+    np.testing.assert_allclose(du, back[0], atol=2e-4 * slack)
+    np.testing.assert_allclose(sums, back[1], atol=2e-3 * slack)
 
 
-def test_pairs_of_several_seeds_meet_their_anchors():
+def test_pairs_of_several_seeds_meet_their_anchors(slack):
     seeds, groups, part, p, b = 2, 2, 32, 8, 4
     f = jax.random.normal(jax.random.key(0), (seeds, groups, 3 * part, p, b))
     g = jax.random.normal(jax.random.key(1), (seeds, groups, 2 * part, p, b))
@@ -146,7 +161,7 @@ def test_pairs_of_several_seeds_meet_their_anchors():
     h, first = jax.vmap(lambda f, g, v: kernels.pair(f, v, g, v, part=part, shared=2, dtype=jnp.float32))(f, g, plain)
     anchors = jnp.concatenate([g[:, :, :part], g], axis=2)
     expected = jnp.sum(jax.nn.gelu(f, approximate=True) * jax.nn.gelu(anchors, approximate=True), axis=-1)
-    np.testing.assert_allclose(h, expected, atol=1e-5)
+    np.testing.assert_allclose(h, expected, atol=1e-5 * slack)
     np.testing.assert_array_equal(first, h[:, :, :part])
 
 
