@@ -1,4 +1,4 @@
-"""Ablations over k and b: what is changed, what is kept, and the grid end to end on the desk."""
+"""Ablations over k, b and readings: what is changed, what is kept, and the grid end to end on the desk."""
 
 import csv
 import json
@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,10 @@ from PIL import Image
 
 from cta.analysis import ablation as module
 from cta.analysis.ablation import DEFAULT_VALUES, Ablation, summary
+from cta.analysis.ablation_figure import draw
+from cta.analysis.readings import READINGS, read, readings_of
 from cta.cli import run as cta_command
-from cta.config import to_dict
+from cta.config import RunConfig, from_dict, to_dict
 from cta.errors import CtaError
 from cta.experiment import Run, run_config
 from cta.ooc.table import markdown
@@ -44,6 +47,56 @@ def test_one_setting_changes_and_the_papers_others_stay(what, value, expected):
     assert changed(to_dict(run_config("cta", "scene-play-v0").agent), to_dict(config.agent)) == expected
     assert config.steps == 1_000_000 and config.eval_interval == 100_000
     assert DEFAULT_VALUES == {"k": (10, 20, 30, 40), "b": (4, 8, 16, 32)}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("code", {}),
+        ("two-stages", {"agent.dual.pretrain_steps": (0, 500_000)}),
+        ("unscaled", {"agent.dual.scale": ("sqrt_d", "none")}),
+        ("free-eta", {"agent.eta.normalise": (True, False)}),
+        ("unclipped", {"agent.awr_clip": (100.0, "inf")}),
+        ("pure", {"agent.trunk.form": ("backbone", "pure")}),
+        ("hold", {"agent.high_hold": (1, 10)}),
+        ("sampling", {"eval_temperature": (0.0, 1.0)}),
+    ],
+)
+def test_a_reading_changes_one_place(name, expected):
+    config = replace(run_config("cta", "scene-play-v0"), steps=1_000_000)
+    assert changed(to_dict(config), to_dict(read(config, name))) == expected
+    assert from_dict(RunConfig, to_dict(read(config, name))) == read(config, name)
+
+
+def test_every_reading_differs_from_the_code_and_from_the_others():
+    config = run_config("cta", "desk-play-v0")
+    found = [to_dict(read(config, name)) for name in readings_of(config)]
+    assert all(one != two for one, two in combinations(found, 2))
+    assert found[0] == to_dict(config) and readings_of(config) == tuple(READINGS)
+
+
+def test_readings_are_of_agents_that_have_them(capsys):
+    assert not {"pure", "no-backbone"} & set(readings_of(run_config("hiql-analogy", "desk-play-v0")))
+    for words, why in (
+        (["--agent", "hiql"], "two-level agents with a dual representation"),
+        (["--agent", "hiql-analogy", "--values", "pure"], "hiql-analogy has no reading 'pure', only code"),
+    ):
+        assert cta_command(["ablate", "reading", *words]) == 1
+        assert why in capsys.readouterr().err
+    assert cta_command(["ablate", "k", "--values", "ten"]) == 1
+    assert "'ten' is not a whole number" in capsys.readouterr().err
+
+
+def test_a_picture_of_names(tmp_path):
+    row = {"dataset": "d", "agent": "cta", "task": 1, "step": 1, "episodes": 10}
+    rows = [
+        {"value": name, **row, "seed": s, "successes": n + s}
+        for n, name in enumerate(list(READINGS)[:3])
+        for s in (0, 1)
+    ]
+    draw(tmp_path / "names.png", rows, what="reading")
+    with Image.open(tmp_path / "names.png") as image:
+        assert np.asarray(image).std() > 5
 
 
 def test_agents_without_the_setting_are_refused():

@@ -3,14 +3,16 @@
 import csv
 import io
 from pathlib import Path
+from statistics import fmean, pstdev
 
 import pytest
+from scipy.stats import ttest_ind
 
 from cta.cli import run
 from cta.cli.table import filler
 from cta.results.formats import MARK, NOTHING, filled
 from cta.results.paper import TABLES, paper_scores
-from cta.results.statistics import summarise
+from cta.results.statistics import difference_interval, summarise
 from cta.results.store import Results
 from test_results_store import PUZZLE, record, rows
 
@@ -52,6 +54,7 @@ def test_a_line_says_everything(folder, capsys):
     assert (cta["data"], cta["state"]) == ("generated, seed 0, MuJoCo 3.3.7", "complete")
     low, high = (float(word) for word in cta["95% CI"].strip("[]").split(","))
     assert 76 <= low < 79 < high <= 82
+    assert cta["ours − paper (95% CI)"] == "-5.0 [-9.0, -1.0]"
     assert lines["hiql-analogy"]["state"] == "incomplete"
 
 
@@ -113,6 +116,14 @@ def test_the_interquartile_mean_by_hand():
     assert found.mean == pytest.approx(3.5) and found.std == pytest.approx(2.0)
     assert found.mean_interval is not None and found.mean_interval[0] < 3.5 < found.mean_interval[1]
     assert summarise([[0.5, 0.6]]).mean_interval is None
+
+
+def test_the_interval_of_a_difference_is_that_of_welchs_test():
+    ours, theirs = [76.0, 78, 80, 82], [81.0, 83, 84, 84, 85, 87, 80, 88]
+    found = difference_interval(*((fmean(scores), pstdev(scores), len(scores)) for scores in (ours, theirs)))
+    expected = ttest_ind(ours, theirs, equal_var=False).confidence_interval()
+    assert found == pytest.approx((fmean(ours) - fmean(theirs), expected.low, expected.high))
+    assert difference_interval((80, 0, 4), (78, 0, 8)) == (2, 2, 2)
 
 
 def test_blocks_of_a_document(folder, tmp_path, capsys):

@@ -15,6 +15,8 @@ COUNTS = (
     "batch_size", "dim", "ensemble", "value_ensemble", "features", "rank", "latent_dim", "subgoal_steps", "high_hold",
 )  # fmt: skip
 """Whole numbers that begin at 1."""
+BOUNDS = ("awr_clip",)
+"""Numbers that may be infinite: no bound."""
 
 
 def check_numbers(config: Any, where: str) -> None:
@@ -23,7 +25,7 @@ def check_numbers(config: Any, where: str) -> None:
         value, flag = getattr(config, entry.name), f"{where}.{entry.name.replace('_', '-')}"
         if is_dataclass(value):
             check_numbers(value, flag)
-        elif isinstance(value, float) and not math.isfinite(value):
+        elif isinstance(value, float) and not math.isfinite(value) and not (entry.name in BOUNDS and value == math.inf):
             raise CtaError(f"{flag} must be a finite number, not {value}")
         elif isinstance(value, tuple) and any(type(size) is int and not 1 <= size <= WIDEST for size in value):
             raise CtaError(f"{flag} must be sizes from 1 to {WIDEST}, not {_short(value)}")

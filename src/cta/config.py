@@ -52,6 +52,7 @@ __all__ = [
 ]
 
 T = typing.TypeVar("T")
+INFINITE = "inf"
 
 
 @dataclass(frozen=True)
@@ -142,8 +143,14 @@ class RunConfig:
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """A config as JSON-ready nested dictionaries."""
-    return dataclasses.asdict(config)
+    """A config as JSON-ready nested dictionaries; JSON has no infinite numbers, so those are the text `inf`."""
+
+    def ready(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: ready(item) for key, item in value.items()}
+        return INFINITE if value == float("inf") else value
+
+    return ready(dataclasses.asdict(config))
 
 
 def from_dict(kind: type[T], values: Any, where: str = "config") -> T:
@@ -169,6 +176,8 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         return tuple(_convert(arguments[0], item, where) for item in value)
     if origin is Literal and value in arguments:
         return value
+    if hint is float and value == INFINITE:
+        return float(INFINITE)
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
         with contextlib.suppress(OverflowError):  # of a whole number that no float can hold
             return float(value)

@@ -10,16 +10,41 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from cta import provenance
+from cta.analysis.readings import read, readings_of
 from cta.config import ConditionedConfig, RunConfig, TwoLevelConfig, to_dict
 from cta.data.files import write_whole
 from cta.errors import CtaError
 from cta.evaluation import seed_scores
 from cta.experiment import Run, resume, run_config, start
 
+READING = "reading"
 DEFAULT_VALUES = {"k": (10, 20, 30, 40), "b": (4, 8, 16, 32)}
-MEANING = {"k": "subgoal steps k", "b": "transductive feature dimension b"}
+MEANING = {
+    "k": "subgoal steps k",
+    "b": "transductive feature dimension b",
+    READING: "reading of a place where the paper's text and the released code differ",
+}
 EVALUATIONS = 10
 """How often a run is scored on the way, unless asked otherwise."""
+
+
+Values = tuple[int, ...] | tuple[str, ...]
+"""Numbers of k or b, or names of readings."""
+
+
+def default_values(what: str, agent: str, dataset: str) -> Values:
+    """The paper's grid, or every reading of the agent."""
+    return readings_of(run_config(agent, dataset)) if what == READING else DEFAULT_VALUES[what]
+
+
+def parse_values(what: str, words: Sequence[str] | None) -> Values:
+    """Values as they are typed."""
+    if what == READING:
+        return tuple(words or ())
+    wrong = [word for word in words or () if not word.lstrip("-").isdecimal()]
+    if wrong:
+        raise CtaError(f"--values: {wrong[0]!r} is not a whole number")
+    return tuple(map(int, words or ()))
 
 
 @dataclass(frozen=True)
@@ -27,7 +52,7 @@ class Ablation:
     """What is varied, over which values, and how each value is trained; `None` is the preset's."""
 
     what: str
-    values: tuple[int, ...]
+    values: Values
     out: Path
     datasets: tuple[str, ...] = ("desk-play-v0",)
     agent: str = "cta"
@@ -42,20 +67,19 @@ class Ablation:
         for name, chosen in (("--values", self.values), ("--dataset", self.datasets)):
             if not chosen or len(set(chosen)) != len(chosen):
                 raise CtaError(f"{name}: name each once, and at least one")
-        if min(self.values) < 1:
-            raise CtaError(f"--values: {MEANING[self.what]} is at least 1, not {min(self.values)}")
+        if self.what != READING and min(map(int, self.values)) < 1:
+            raise CtaError(f"--values: {MEANING[self.what]} is at least 1, not {min(map(int, self.values))}")
         for dataset in self.datasets:
             for value in self.values:
                 self.config(dataset, value).check()
 
-    def config(self, dataset: str, value: int) -> RunConfig:
+    def config(self, dataset: str, value: int | str) -> RunConfig:
         """The preset of this agent and dataset with the one setting changed."""
         base = run_config(self.agent, dataset)
         steps = self.steps or base.steps
         interval = self.eval_interval or max(1, steps // EVALUATIONS)
-        return replace(
+        config = replace(
             base,
-            agent=_changed(base.agent, self.what, value, self.agent),
             seeds=self.seeds,
             steps=steps,
             eval_interval=interval,
@@ -65,10 +89,14 @@ class Ablation:
             dataset_dir=self.dataset_dir,
             run_dir=str(self.folder(dataset, value)),
         )
+        if self.what == READING:
+            return read(config, str(value))
+        return replace(config, agent=_changed(base.agent, self.what, int(value), self.agent))
 
-    def folder(self, dataset: str, value: int) -> Path:
+    def folder(self, dataset: str, value: int | str) -> Path:
         """The run directory of one cell."""
-        return self.out / Path(dataset).name.removesuffix(".npz") / f"{self.what}{value}"
+        name = value if self.what == READING else f"{self.what}{value}"
+        return self.out / Path(dataset).name.removesuffix(".npz") / str(name)
 
 
 def _changed(config: Any, what: str, value: int, agent: str) -> Any:
@@ -98,7 +126,7 @@ def run_ablation(ablation: Ablation, *, say: Callable[[str], None], quiet: bool 
     return summary(rows)
 
 
-def _train(ablation: Ablation, dataset: str, value: int, *, say: Callable[[str], None], quiet: bool) -> Run:
+def _train(ablation: Ablation, dataset: str, value: int | str, *, say: Callable[[str], None], quiet: bool) -> Run:
     """Train one cell, go on training it, or find it finished."""
     config = ablation.config(dataset, value)
     path = ablation.folder(dataset, value)
@@ -120,7 +148,7 @@ def _train(ablation: Ablation, dataset: str, value: int, *, say: Callable[[str],
 def _comparable(config: RunConfig) -> dict[str, Any]:
     """What makes two runs the same experiment."""
     values = to_dict(config)
-    kept = ("agent_name", "dataset", "seeds", "steps", "eval_interval", "eval_episodes")
+    kept = ("agent_name", "dataset", "seeds", "steps", "eval_interval", "eval_episodes", "eval_temperature")
     return {name: values[name] for name in kept} | {f"agent.{name}": v for name, v in values["agent"].items()}
 
 

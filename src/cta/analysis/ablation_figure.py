@@ -22,6 +22,9 @@ def draw(path: Path, rows: Sequence[Mapping[str, Any]], *, what: str) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    if isinstance(rows[0]["value"], str):
+        draw_names(path, rows)
+        return
     datasets = list(dict.fromkeys(row["dataset"] for row in rows))
     figure = Figure(figsize=(9, 3.1 * len(datasets)), dpi=130, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
@@ -39,6 +42,38 @@ def draw(path: Path, rows: Sequence[Mapping[str, Any]], *, what: str) -> None:
         curves.legend(fontsize=8, frameon=False, loc="upper left", labelcolor=INK)
         _style(bars, title=f"mean of the last {LAST_EVALUATIONS} evaluations, %")
         bars.set_xticks(range(len(values)), [f"{what} = {value}" for value in values])
+    save(figure, path)
+
+
+def draw_names(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """A line for each name, more of them than curves could tell apart: the mean of the last evaluations, every seed a
+    dot, and the first name's mean all the way down.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    datasets = list(dict.fromkeys(row["dataset"] for row in rows))
+    names = list(dict.fromkeys(row["value"] for row in rows))
+    figure = Figure(
+        figsize=(5.5 * len(datasets), 0.9 + 0.27 * len(names)), dpi=130, facecolor="white", layout="constrained"
+    )
+    FigureCanvasAgg(figure)
+    for ax, dataset in zip(figure.subplots(1, len(datasets), squeeze=False)[0], datasets, strict=True):
+        mine = [row for row in rows if row["dataset"] == dataset]
+        known = list(dict.fromkeys(row["value"] for row in mine))
+        _style(ax, title=f"{dataset}: mean of the last {LAST_EVALUATIONS} evaluations, %")
+        for place, name in enumerate(known):
+            scores = [100 * score for score in seed_scores([row for row in mine if row["value"] == name]).values()]
+            mean = float(np.mean(scores))
+            ax.barh(place, mean, color=COLOURS[1] if place else COLOURS[2], height=0.62)
+            ax.plot(scores, place + np.linspace(-0.15, 0.15, len(scores)), "o", color=INK, markersize=2.5)
+            if not place:
+                ax.axvline(mean, color=COLOURS[2], linewidth=1, linestyle="--")
+        ax.set_yticks(range(len(known)), known)
+        ax.set_xlim(0, 109)
+        ax.set_ylim(len(known) - 0.4, -0.6)
+        ax.grid(axis="y", visible=False)
+        ax.grid(axis="x", color="#e8eaed", linewidth=0.8)
     save(figure, path)
 
 

@@ -13,7 +13,8 @@ from tyro.conf import Positional, UseAppendAction, arg
 from cta.cli import DONE, INTERRUPTED
 
 DESCRIPTION = """\
-Train an agent over a grid of one setting: k, the steps to a subgoal, or b, the rank of the bilinear features.
+Train an agent over a grid of one setting: k, the steps to a subgoal; b, the rank of the bilinear features; or readings:
+what changes if the paper's text is followed where the released code does something else.
 
 Everything else stays as the paper has it for the dataset. Success over training and the mean of the last three
 evaluations are drawn as in the paper's figures. Finished runs are kept: run the command again to go on after a stop.
@@ -23,6 +24,8 @@ Writes ablation.png, summary.csv, evaluations.csv and record.json to OUT, and a 
   cta ablate k                                        k = 10, 20, 30, 40 on the desk
   cta ablate b --seeds 4 --steps 6000                 b = 4, 8, 16, 32
   cta ablate k --values 5 10 20 --dataset scene-play-v0 --dataset puzzle-4x4-play-v0
+  cta ablate reading --seeds 4 --steps 3000           all readings on the desk
+  cta ablate reading --values code unscaled --agent hiql-analogy
 
 exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted; the same command goes on
 """
@@ -32,10 +35,10 @@ exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted; the same command goes
 class Settings:
     """What to train."""
 
-    what: Annotated[Positional[Literal["k", "b"]], arg(metavar="k|b")]
+    what: Annotated[Positional[Literal["k", "b", "reading"]], arg(metavar="k|b|reading")]
     """The setting that varies."""
-    values: tuple[int, ...] | None = None
-    """Its values (default: the paper's, k 10 20 30 40, b 4 8 16 32)."""
+    values: tuple[str, ...] | None = None
+    """Its values (default: the paper's, k 10 20 30 40, b 4 8 16 32; all readings that the agent has)."""
     dataset: Annotated[tuple[str, ...], UseAppendAction] = ()
     """Dataset name or file; may be repeated (default: desk-play-v0)."""
     agent: str = "cta"
@@ -51,21 +54,23 @@ class Settings:
     dataset_dir: str | None = None
     """Folder of datasets."""
     out: Path | None = None
-    """Folder of runs and results (default: runs/ablate-k or runs/ablate-b)."""
+    """Folder of runs and results (default: runs/ablate-k, -b or -reading)."""
 
 
 def main(argv: list[str]) -> int:
     settings = tyro.cli(Settings, args=argv, prog="cta ablate", description=DESCRIPTION)
-    from cta.analysis.ablation import DEFAULT_VALUES, Ablation, run_ablation
+    from cta.analysis.ablation import Ablation, default_values, parse_values, run_ablation
     from cta.cli.train import parse_seeds
     from cta.experiment import Interrupted
 
+    datasets = settings.dataset or ("desk-play-v0",)
     out = settings.out or Path("runs") / f"ablate-{settings.what}"
     ablation = Ablation(
         what=settings.what,
-        values=settings.values or DEFAULT_VALUES[settings.what],
+        values=parse_values(settings.what, settings.values)
+        or default_values(settings.what, settings.agent, datasets[0]),
         out=out,
-        datasets=settings.dataset or ("desk-play-v0",),
+        datasets=datasets,
         agent=settings.agent,
         seeds=parse_seeds(settings.seeds),
         steps=settings.steps,

@@ -35,6 +35,24 @@ def summarise(rates: Sequence[Sequence[float]], *, intervals: bool = True) -> Su
     return Summary(fmean(scores), pstdev(scores), mean_interval, iqm, iqm_interval)
 
 
+def difference_interval(ours: tuple[float, float, int], theirs: tuple[float, float, int]) -> tuple[float, float, float]:
+    """Ours − theirs and its 95% interval, each a mean and a deviation (divided by n, as both print it) over n seeds.
+
+    Welch's: the two may spread differently and have different numbers of seeds.
+    """
+    from scipy.stats import t
+
+    # Variance of each mean; a deviation divided by n is too small by the factor √((n−1)/n).
+    parts = [(std**2 / (seeds - 1), seeds - 1) for _, std, seeds in (ours, theirs)]
+    variance = sum(part for part, _ in parts)
+    gap = ours[0] - theirs[0]
+    if variance == 0:
+        return gap, gap, gap
+    freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts)
+    half = float(t.ppf(0.975, freedom)) * variance**0.5
+    return gap, gap - half, gap + half
+
+
 def _iqm(matrix) -> float:
     from scipy.stats import trim_mean
 

@@ -10,11 +10,14 @@ from cta.results.pairs import PairCell, read_pairs
 from cta.results.paper import ALL_PAIRS, AVERAGE, PaperPair, PaperScore, paper_pairs, paper_scores
 from cta.results.protocol import Cell, short_list, short_steps, task_matrix
 from cta.results.records import by_score, by_seed, notices
-from cta.results.statistics import Summary, summarise
+from cta.results.statistics import Summary, difference_interval, summarise
 from cta.results.store import Results
 
 INCOMPLETE = "incomplete"
-COLUMNS = ("dataset", "agent", "paper", "ours", "95% CI", "IQM (95% CI)", "seeds", "steps", "episodes", "data", "state")
+COLUMNS = (
+    "dataset", "agent", "paper", "ours", "95% CI", "ours − paper (95% CI)", "IQM (95% CI)", "seeds", "steps",
+    "episodes", "data", "state",
+)  # fmt: skip
 OOC_COLUMNS = (
     "dataset", "pair", "agent", "paper direct (success)", "ours direct (success)", "95% CI of direct", "lenient",
     "seeds", "steps", "episodes", "data", "state",
@@ -55,17 +58,17 @@ def score_table(name: str, results: Results, selection: Selection) -> Table:
         cell = cells.get((score.dataset, score.agent))
         if cell is None:
             if not selection.ours:
-                lines.append(_line(score.dataset, score.agent, _paper(score), None, selection))
+                lines.append(_line(score, None, selection))
             continue
         shown.append(cell)
-        lines.append(_line(score.dataset, score.agent, _paper(score), cell, selection))
+        lines.append(_line(score, cell, selection))
     seeds = sorted({score.seeds for score in paper_scores(name)})
     notes = [
         f"paper: {' or '.join(map(str, seeds))} seeds, the published data, "
         f"{'500k' if name == 'pixel' else '1M'} steps, mean ± standard deviation over seeds of the mean of the last "
         "three evaluations, 50 episodes a task",
         "ours: the same over our seeds; intervals are 95% stratified bootstraps over seeds, IQM the interquartile mean "
-        "over seeds and tasks",
+        "over seeds and tasks; the interval of the difference is Welch's, over the seeds of both",
     ]
     return Table(f"{name}: success, %", COLUMNS, tuple(lines), (*notes, *_notes(shown)))
 
@@ -74,20 +77,30 @@ def _paper(score: PaperScore) -> str:
     return f"{score.mean:g}" + ("" if score.std is None else f" ± {score.std:g}")
 
 
-def _line(dataset: str, agent: str, paper: str, cell: Cell | None, selection: Selection) -> tuple[str, ...]:
+def _difference(summary: Summary, seeds: int, score: PaperScore) -> str:
+    """Ours − the paper's, where both have a spread."""
+    if score.std is None or seeds < 2:
+        return ""
+    ours, theirs = (summary.mean, summary.std, seeds), (score.mean, score.std, score.seeds)
+    gap, low, high = difference_interval(ours, theirs)
+    return f"{gap:+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
+def _line(score: PaperScore, cell: Cell | None, selection: Selection) -> tuple[str, ...]:
     if cell is None:
-        return (dataset, agent, paper, *["–"] * (len(COLUMNS) - 3))
+        return (score.dataset, score.agent, _paper(score), *["–"] * (len(COLUMNS) - 3))
     counted = cell.counted()
     seeds, _, rates = task_matrix(counted)
     summary = summarise(rates, intervals=selection.intervals)
     steps = sorted({row.step for row in counted})
     episodes = sorted({row.episodes for row in counted})
     return (
-        dataset,
-        agent,
-        paper,
+        score.dataset,
+        score.agent,
+        _paper(score),
         mean_text(summary, len(seeds)),
         interval_text(summary.mean_interval),
+        _difference(summary, len(seeds), score),
         f"{summary.iqm:.1f} {interval_text(summary.iqm_interval, brackets='()')}".strip(),
         f"{len(seeds)} ({short_list(seeds)})",
         ", ".join(short_steps(step) for step in steps),
