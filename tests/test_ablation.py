@@ -18,7 +18,7 @@ from cta.analysis.ablation import DEFAULT_VALUES, Ablation, summary
 from cta.analysis.ablation_figure import draw
 from cta.analysis.readings import READINGS, read, readings_of
 from cta.cli import run as cta_command
-from cta.config import RunConfig, from_dict, to_dict
+from cta.config import from_dict, to_dict
 from cta.errors import CtaError
 from cta.experiment import Run, run_config
 from cta.ooc.table import markdown
@@ -65,7 +65,8 @@ def test_one_setting_changes_and_the_papers_others_stay(what, value, expected):
 def test_a_reading_changes_one_place(name, expected):
     config = replace(run_config("cta", "scene-play-v0"), steps=1_000_000)
     assert changed(to_dict(config), to_dict(read(config, name))) == expected
-    assert from_dict(RunConfig, to_dict(read(config, name))) == read(config, name)
+    agent = read(config, name).agent
+    assert from_dict(type(agent), json.loads(json.dumps(to_dict(agent), allow_nan=False))) == agent
 
 
 def test_every_reading_differs_from_the_code_and_from_the_others():
