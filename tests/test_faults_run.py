@@ -3,13 +3,16 @@
 Real runs on the desk, a few steps each; every fault is the real one (a full disk, a damaged file, a killed worker).
 """
 
+import contextlib
 import csv
 import json
 import os
+import pty
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -352,6 +355,45 @@ def test_a_second_signal_ends_the_process_at_once(straight, data, tmp_path):
     assert process.returncode == 3 and time.monotonic() - sent < 10, said
     assert f"`cta resume {folder}` continues" in said.strip().splitlines()[-1] and "Traceback" not in said
     assert run(["resume", str(folder)]) == 0
+    assert same(straight, folder)
+
+
+@pytest.mark.slow
+def test_a_closed_terminal_asks_the_run_to_stop(straight, data, tmp_path):
+    """The run leads the session of its terminal: closing it sends SIGHUP, and writing to it fails from then on."""
+    trace, folder = tmp_path / "trace", tmp_path / "run"
+    trace.touch()
+    environment = os.environ | {"FAULTS_SLOW": json.dumps({"checkpoint": 2.0})}
+    ours, its = pty.openpty()
+    command = ["setsid", "--ctty", sys.executable, str(CHILD), str(trace), *words(data, folder)]
+    with subprocess.Popen(command, stdin=its, stdout=its, stderr=its, env=environment) as process:
+        os.close(its)
+        threading.Thread(target=_read_on, args=(ours,), daemon=True).start()
+        wait_for(trace, "begin checkpoint 5")
+        process.send_signal(signal.SIGSTOP)  # or the run could be over before the terminal is
+        os.close(ours)
+        process.send_signal(signal.SIGCONT)
+    assert process.returncode == 3
+    assert events(folder)[-1] == "interrupted"
+    assert run(["resume", str(folder)]) == 0
+    assert same(straight, folder)
+
+
+def _read_on(terminal: int) -> None:
+    with contextlib.suppress(OSError):
+        while os.read(terminal, 4096):
+            pass
+
+
+@pytest.mark.slow
+def test_with_nohup_a_closed_terminal_changes_nothing(straight, data, tmp_path):
+    trace, folder = tmp_path / "trace", tmp_path / "run"
+    trace.touch()
+    command = ["nohup", sys.executable, str(CHILD), str(trace), *words(data, folder)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        wait_for(trace, "begin checkpoint 5")
+        process.send_signal(signal.SIGHUP)
+    assert process.returncode == 0
     assert same(straight, folder)
 
 

@@ -14,6 +14,7 @@ from typing import TextIO
 from cta import __version__
 from cta.compilation import keep_programs
 from cta.errors import CtaError
+from cta.stopping import unignored
 
 COMMANDS = {
     "demo": "everything on a small world, in minutes, ending with a page to look at",
@@ -56,10 +57,9 @@ DONE, ERROR, USAGE, INTERRUPTED, SEED_STOPPED = 0, 1, 2, 3, 4
 
 
 def main() -> None:
-    """Entry point of the console script. SIGTERM is what Ctrl-C is; letters a terminal lacks are spelt out."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _interrupt)
+    """Entry point of the console script. Every signal that asks is a Ctrl-C; letters a terminal lacks are spelt out."""
+    for number in unignored():
+        signal.signal(number, _interrupt)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     keep_programs()

@@ -8,9 +8,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 
+from cta.stopping import CAUGHT, unignored
+
 INTERRUPTED = 3
 """Exit code of a run that was asked to stop and can be resumed."""
-CAUGHT = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stop:
@@ -31,7 +32,7 @@ class Stop:
 
     @contextlib.contextmanager
     def on_signals(self, *, say: Callable[[str], None], how_to_resume: str) -> Iterator[None]:
-        """The first SIGINT or SIGTERM asks; the second ends the process at once, whatever it is doing.
+        """The first signal asks; the second ends the process at once, whatever it is doing.
 
         Python runs signal handlers between two bytecodes of the main thread, which may be inside a compiler for a
         minute. So the handlers do nothing, and a thread reads the numbers that the interpreter writes when they arrive.
@@ -42,7 +43,7 @@ class Stop:
         arrived, written = socket.socketpair()
         written.setblocking(False)
         old_file = signal.set_wakeup_fd(written.fileno(), warn_on_full_buffer=False)
-        old = {number: signal.signal(number, lambda number, frame: None) for number in CAUGHT}
+        old = {number: signal.signal(number, lambda number, frame: None) for number in unignored()}
         listener = threading.Thread(target=self._listen, args=(arrived, say, how_to_resume), daemon=True)
         listener.start()
         try:

@@ -17,6 +17,7 @@ from cta.reproduce.rates import Rates
 from cta.reproduce.units import Pending, Unit
 from cta.reproduce.watch import progress
 from cta.reproduce.work import Workspace
+from cta.stopping import unignored
 
 SEED_STOPPED = 4
 """Exit code of a training process that came to its end without all of its seeds."""
@@ -166,7 +167,7 @@ class Driver:
                 raise KeyboardInterrupt
             self.stopped = True
 
-        old = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        old = {number: signal.signal(number, handle) for number in unignored()}
         try:
             yield
         finally:
