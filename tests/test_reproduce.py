@@ -19,6 +19,7 @@ from cta.experiment import Run
 from cta.results.rows import read_rows
 from cta.results.store import Results
 from cta.results.weights import network_shapes, open_weights, read_by_act
+from terminal import Terminal
 
 PLAN = """
 seeds = 2
@@ -43,9 +44,10 @@ class Driver:
         (folder / "tiny.toml").write_text(PLAN)
         self.run_dir = folder / "work" / "runs" / "desk-play-v0" / "gcbc" / "seeds-0-1"
         self.results = Results(folder / "out")
+        self.command = [sys.executable, "-m", "cta", "reproduce", "tiny.toml", "--out", "out", "--work", "work"]
 
     def start(self, *words: str) -> subprocess.Popen:
-        command = [sys.executable, "-m", "cta", "reproduce", "tiny.toml", "--out", "out", "--work", "work", *words]
+        command = [*self.command, *words]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen(command, cwd=self.folder, text=True, **pipes)
 
@@ -248,3 +250,15 @@ def test_failures_are_reported_and_do_not_stop_the_rest(tmp_path):
     code, text = driver.finish(driver.start())
     assert code == 1
     assert "FAILED" in text and "left, for the next start:" in text
+
+
+@pytest.mark.slow
+def test_a_closed_terminal_ends_the_driver_and_its_processes_in_order(tmp_path):
+    driver = Driver(tmp_path)
+    terminal = Terminal(driver.command, cwd=tmp_path)
+    until = time.monotonic() + 400
+    while not (driver.run_dir / "train.csv").exists():
+        assert time.monotonic() < until and terminal.process.poll() is None
+        time.sleep(0.05)
+    assert terminal.close() == 3
+    assert "interrupted" in (driver.run_dir / "events.csv").read_text()

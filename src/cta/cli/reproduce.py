@@ -17,6 +17,7 @@ from tyro.conf import Positional, arg
 
 from cta.cli import DONE, ERROR, INTERRUPTED
 from cta.errors import CtaError
+from cta.streams import listener
 
 DESCRIPTION = """\
 Carry out a plan: generate the data, train every seed, score it, and write results as they come.
@@ -98,7 +99,7 @@ def main(argv: list[str]) -> int:
     later = settings.evaluate == "later"
     rehearse = settings.rehearse == "always" or (settings.rehearse == "auto" and device != "cpu")
     options = Options(budget, reserve, cores, later, settings.weights, settings.partial, rehearse)
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(file=listener(sys.stdout), highlight=False, soft_wrap=True)
     board = Board()
     driver = Driver(space, rates, options, board)
     if settings.dry_run:

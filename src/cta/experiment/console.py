@@ -1,39 +1,21 @@
 """What a person sees of a run: a live progress bar on a terminal, plain lines elsewhere."""
 
-import contextlib
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, TextIO, cast
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-
-class _Listener:
-    """A stream whose end may go away (a terminal, a pipe, a full disk): training goes on without it."""
-
-    def __init__(self, stream: TextIO):
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        with contextlib.suppress(OSError):
-            self._stream.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        with contextlib.suppress(OSError):
-            self._stream.flush()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+from cta.streams import listener
 
 
 class RunConsole:
     """Progress of one run. Context manager: the bar disappears on the way out, whatever happened."""
 
     def __init__(self, *, quiet: bool = False):
-        self.console = Console(file=cast(TextIO, _Listener(sys.stderr)), quiet=quiet, highlight=False)
+        self.console = Console(file=listener(sys.stderr), quiet=quiet, highlight=False)
         self._live = self.console.is_terminal and not quiet
         columns = (
             TextColumn("{task.description}"),

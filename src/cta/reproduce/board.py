@@ -6,6 +6,8 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
+from cta.streams import listener
+
 LINE_SECONDS = 20.0
 
 
@@ -13,7 +15,7 @@ class Board:
     """Says what happens, and shows how far the jobs under way are. Call `tick` often."""
 
     def __init__(self) -> None:
-        self.console = Console(file=sys.stderr, highlight=False)
+        self.console = Console(file=listener(sys.stderr), highlight=False)
         columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[note]}"))
         # No refreshing thread: the driver forks.
         live = self.console.is_terminal
