@@ -1,6 +1,8 @@
 """What docs/reproduction.md says in words about the results is what the results say."""
 
+import csv
 import json
+import math
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -106,3 +108,21 @@ def test_the_policies_that_were_scored_again():
         for facts in json.loads((AGAIN / folder / f"{SCENE}.hiql-analogy.json").read_text())["scoring"]
     ]
     assert set(versions) == {"3.3.7", "4.0.0"}
+
+
+def test_the_errors_of_proposed_subgoals_are_those_of_the_logs():
+    """Of a unit Gaussian in 32 dimensions, −log p = 16·log 2π + half the squared error."""
+    names = [f"{split}/high_actor/bc_log_prob" for split in ("training", "validation")]
+    lines = []
+    for dataset in (PUZZLE, SCENE):
+        for agent in ("cta", "hiql-analogy"):
+            with (ROOT / "docs" / "measurements" / "policy-likelihood" / f"{dataset}.{agent}.csv").open() as file:
+                rows = list(csv.DictReader(file))
+            assert {row["seed"] for row in rows} == set("0123") and max(int(row["step"]) for row in rows) == 1_000_000
+            errors = [
+                fmean(-float(row[name]) for row in rows if start < int(row["step"]) <= end) - 16 * math.log(2 * math.pi)
+                for start, end in ((50_000, 100_000), (FIRST_RESULT, 1_000_000))
+                for name in names
+            ]
+            lines.append(f"| {dataset} | {agent} | {' | '.join(f'{error:.2f}' for error in errors)} |")
+    assert TEXT.split("<!-- subgoals -->")[1].split("<!-- /subgoals -->")[0].strip().endswith(" ".join(lines))
