@@ -174,19 +174,23 @@ class WandbLog:
             import wandb  # pyright: ignore[reportMissingImports]
         except ImportError as error:
             raise CtaError("--wandb needs the wandb package: pip install 'cta[wandb]'") from error
-        self._runs = {
-            seed: wandb.init(
-                project="cta",
-                group=group or run_dir.name,
-                name=f"{run_dir.name}-seed{seed}",
-                id=f"{run_dir.parent.name}-{run_dir.name}-seed{seed}",
-                resume="allow",
-                dir=run_dir,
-                config={**config, "seed": seed},
-                reinit="create_new",
-            )
-            for seed in seeds
-        }
+        try:
+            self._runs = {
+                seed: wandb.init(
+                    project="cta",
+                    group=group or run_dir.name,
+                    name=f"{run_dir.name}-seed{seed}",
+                    id=f"{run_dir.parent.name}-{run_dir.name}-seed{seed}",
+                    resume="allow",
+                    dir=run_dir,
+                    config={**config, "seed": seed},
+                    reinit="create_new",
+                )
+                for seed in seeds
+            }
+        except wandb.Error as error:
+            why = str(error).splitlines()[0].rstrip(".")
+            raise CtaError(f"Weights & Biases: {why}; without a connection, set WANDB_MODE=offline") from error
 
     def scalars(self, seed: int, step: int, values: Mapping[str, float]) -> None:
         self._runs[seed].log({"step": step, **values})
