@@ -2,10 +2,13 @@
 
 import signal
 
-CAUGHT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Ctrl-C, the end of a slot, a terminal that was closed."""
+
+def asking() -> list[int]:
+    """Ctrl-C, the end of a slot, and a terminal that was closed unless that is to be ignored, as `nohup` asks."""
+    closed = [] if ignored(signal.SIGHUP) else [signal.SIGHUP]
+    return [signal.SIGINT, signal.SIGTERM, *closed]
 
 
-def unignored() -> list[int]:
-    """Those that whoever started this process has not had ignored, as `nohup` does."""
-    return [number for number in CAUGHT if signal.getsignal(number) is not signal.SIG_IGN]
+def ignored(number: int) -> bool:
+    """Whether whoever started this process had a signal ignored."""
+    return signal.getsignal(number) is signal.SIG_IGN

@@ -156,7 +156,8 @@ def _facts(run: Run) -> dict[str, Any]:
     known = run.files.provenance()
     kept = ("command", "commit", "versions", "hardware", "finished")
     data = {key: known.get("dataset", {}).get(key) for key in ("name", "fingerprint", "transitions")}
-    return {**{key: known.get(key) for key in kept}, "data": data, "config": to_dict(replace(run.config, run_dir=None))}
+    config = to_dict(replace(run.config, run_dir=None))
+    return {**{key: known.get(key) for key in kept}, "stopped": run.stopped(), "data": data, "config": config}
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from typing import TextIO
 from cta import __version__
 from cta.compilation import keep_programs
 from cta.errors import CtaError
-from cta.stopping import unignored
+from cta.stopping import asking, ignored
 
 COMMANDS = {
     "demo": "everything on a small world, in minutes, ending with a page to look at",
@@ -58,8 +58,9 @@ DONE, ERROR, USAGE, INTERRUPTED, SEED_STOPPED = 0, 1, 2, 3, 4
 
 def main() -> None:
     """Entry point of the console script. Every signal that asks is a Ctrl-C; letters a terminal lacks are spelt out."""
-    for number in unignored():
-        signal.signal(number, _interrupt)
+    for number in asking():
+        if not ignored(number):
+            signal.signal(number, _interrupt)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     keep_programs()

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 
-from cta.stopping import CAUGHT, unignored
+from cta.stopping import asking
 
 INTERRUPTED = 3
 """Exit code of a run that was asked to stop and can be resumed."""
@@ -43,8 +43,9 @@ class Stop:
         arrived, written = socket.socketpair()
         written.setblocking(False)
         old_file = signal.set_wakeup_fd(written.fileno(), warn_on_full_buffer=False)
-        old = {number: signal.signal(number, lambda number, frame: None) for number in unignored()}
-        listener = threading.Thread(target=self._listen, args=(arrived, say, how_to_resume), daemon=True)
+        old = {number: signal.signal(number, lambda number, frame: None) for number in asking()}
+        options = {"args": (arrived, set(old), say, how_to_resume), "daemon": True}
+        listener = threading.Thread(target=self._listen, **options)
         listener.start()
         try:
             yield
@@ -56,9 +57,9 @@ class Stop:
             listener.join()
             arrived.close()
 
-    def _listen(self, arrived: socket.socket, say: Callable[[str], None], how_to_resume: str) -> None:
+    def _listen(self, arrived: socket.socket, asking: set[int], say: Callable[[str], None], how_to_resume: str) -> None:
         while numbers := arrived.recv(1):
-            if numbers[0] not in CAUGHT:
+            if numbers[0] not in asking:
                 continue
             if self:
                 # No clean-up that could take long: checkpoints are atomic, workers leave with their parent.

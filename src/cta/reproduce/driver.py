@@ -17,7 +17,7 @@ from cta.reproduce.rates import Rates
 from cta.reproduce.units import Pending, Unit
 from cta.reproduce.watch import progress
 from cta.reproduce.work import Workspace
-from cta.stopping import unignored
+from cta.stopping import asking
 
 SEED_STOPPED = 4
 """Exit code of a training process that came to its end without all of its seeds."""
@@ -167,7 +167,7 @@ class Driver:
                 raise KeyboardInterrupt
             self.stopped = True
 
-        old = {number: signal.signal(number, handle) for number in unignored()}
+        old = {number: signal.signal(number, handle) for number in asking()}
         try:
             yield
         finally:

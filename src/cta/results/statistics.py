@@ -36,7 +36,8 @@ def summarise(rates: Sequence[Sequence[float]], *, intervals: bool = True) -> Su
 
 
 def difference_interval(ours: tuple[float, float, int], theirs: tuple[float, float, int]) -> tuple[float, float, float]:
-    """Ours − theirs and its 95% interval, each a mean and a deviation (divided by n, as both print it) over n seeds.
+    """Ours − theirs and its 95% interval, each a mean and a deviation over n seeds (divided by n, as ours; of the
+    paper's that is not known).
 
     Welch's: the two may spread differently and have different numbers of seeds.
     """
