@@ -188,6 +188,55 @@ def test_the_tables_of_the_guide_are_the_records(what):
     assert (DOCS / "figures" / f"ablation-{what}.png").stat().st_size < 400_000
 
 
+def test_the_table_of_readings_is_the_record():
+    folder = DOCS / "measurements" / "ablation-desk-reading"
+    record = json.loads((folder / "record.json").read_text())
+    with (folder / "summary.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert [{key: str(value) for key, value in line.items()} for line in record["summary"]] == lines
+    assert {line["value"] for line in lines} == set(READINGS)
+    table = [["reading", "what is done otherwise", "steps", "success, %", "each seed"]]
+    for line in lines:
+        name, score = line["value"], f"{line['success']} ± {line['sd']}"
+        table.append([name, READINGS[name].text, line["steps"], score, line["per_seed"].replace(" ", ", ")])
+    guide = (DOCS / "ablations.md").read_text()
+    (body,) = re.findall("<!-- reading -->\n(.*?)\n<!-- /reading -->", guide, re.DOTALL)
+    assert body == markdown(table)
+    (seeds,), (episodes,) = ({line[name] for line in lines} for name in ("seeds", "episodes"))
+    assert f"{seeds} seeds, 3,000 steps, {episodes} episodes a task" in " ".join(guide.split())
+    assert all("+" not in run["commit"] for run in record["runs"])
+    assert [run["value"] for run in record["runs"] if len(run["stopped"]) == 4] == ["unclipped"]
+
+
+def test_what_the_guide_says_of_readings_is_in_the_evaluations():
+    folder, guide = (
+        DOCS / "measurements" / "ablation-desk-reading",
+        " ".join((DOCS / "ablations.md").read_text().split()),
+    )
+    with (folder / "evaluations.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    with (folder / "summary.csv").open() as file:
+        seeds = {line["value"]: np.array(line["per_seed"].split(), float) for line in csv.DictReader(file)}
+
+    def at(value, step):
+        mine = [row for row in rows if (row["value"], row["step"]) == (value, str(step))]
+        return np.mean([100 * int(row["successes"]) / int(row["episodes"]) for row in mine])
+
+    for value, steps in (("two-stages", (2000, 2500, 3000)), ("code", (500, 1000, 1500))):
+        assert "{:.1f}, {:.1f} and {:.1f} %".format(*(at(value, step) for step in steps)) in guide
+    worse = {name: seeds["code"] - scores for name, scores in seeds.items()}
+    for name, words in (
+        ("unscaled", "by {} to {} points"),
+        ("dual-ema", "({} to {} points"),
+        ("eta-ema", "({} to {})"),
+    ):
+        assert words.format(f"{worse[name].min():.1f}", f"{worse[name].max():.1f}") in guide
+    for name in ("one-dual", "one-value", "free-eta", "linear-features"):
+        assert worse[name].min() < 0 < worse[name].max()
+    assert sorted(seeds["eta-by-policy"] > 0) == [False, False, True, True]
+    assert seeds["pure"].max() < seeds["no-backbone"].min()
+
+
 def _edit(path: Path, change: Callable[[dict], object]) -> None:
     values = json.loads(path.read_text())
     change(values)
