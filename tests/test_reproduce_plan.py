@@ -217,8 +217,9 @@ def test_machines_can_share_a_plan():
         plan.only(agents=["cta", "gcbc"])
 
 
-def test_the_share_is_what_would_be_done(capsys):
+def test_the_share_is_what_would_be_done(tmp_path, capsys):
     words = ["reproduce", str(ROOT / "plans" / "paper-core.toml"), "--dry-run", "--agents", "hiql-analogy"]
+    words += ["--out", str(tmp_path)]
     assert run([*words, "--datasets", "scene-play-v0"]) == 0
     said = capsys.readouterr().out
     assert "hiql-analogy on scene-play-v0" in said and "cta on" not in said and "puzzle" not in said
