@@ -74,6 +74,10 @@ def test_every_reading_differs_from_the_code_and_from_the_others():
     found = [to_dict(read(config, name)) for name in readings_of(config)]
     assert all(one != two for one, two in combinations(found, 2))
     assert found[0] == to_dict(config) and readings_of(config) == tuple(READINGS)
+    Ablation("reading", readings_of(config), Path("out")).check()
+    for clip in (float("nan"), -float("inf")):
+        with pytest.raises(CtaError, match="awr-clip must be a finite number"):
+            replace(config.agent, awr_clip=clip).check()
 
 
 def test_readings_are_of_agents_that_have_them(capsys):

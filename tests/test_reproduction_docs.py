@@ -6,11 +6,12 @@ import math
 import re
 from collections import defaultdict
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, pstdev
 
 import pytest
 
 from cta.results.paper import paper_scores
+from cta.results.statistics import difference_interval
 from cta.results.store import Results
 
 ROOT = Path(__file__).parents[1]
@@ -86,6 +87,10 @@ def test_the_baseline_on_scene_in_its_own_words():
     *low, _ = seeds = sorted(rates(OURS, SCENE, "hiql-analogy", "seed").values())
     assert "Our seeds are {:.1f}, {:.1f}, {:.1f} and {:.1f}".format(*seeds) in text
     assert f"without the last the mean is {fmean(low):.1f}" in text
+    theirs = next(s for s in paper_scores("main") if (s.dataset, s.agent) == (SCENE, "hiql-analogy"))
+    ours = fmean(seeds), pstdev(seeds), len(seeds)
+    _, start, end = difference_interval(ours, (theirs.mean, theirs.std, theirs.seeds))
+    assert f"interval −{-start:.1f} to +{end:.1f}" in text
 
 
 def test_the_policies_that_were_scored_again():

@@ -26,7 +26,7 @@ The accelerator trains while the cores generate the next dataset and score check
 second start, after a signal, a crash or a spent budget, continues with the rest. With --budget it begins only what is
 expected to end in time, with fewer seeds of a cell if all do not fit and never with fewer steps, and says what it left.
 
-  cta reproduce plans/paper-core.toml                              all of it
+  cta reproduce plans/paper-core.toml --out mine                   all of it, in a results folder of your own
   cta reproduce plans/paper-core.toml --dry-run --budget 28m       what would be done when, and on which estimates
   cta reproduce plans/paper-core.toml --budget 28m                 in a slot; every checkpoint of a result is kept as
                                                                    weights for `cta evaluate` until it is scored
@@ -119,6 +119,8 @@ def _words(text: str) -> list[str]:
 
 def _summary(console: Console, driver) -> None:
     """What is there now, and what was left."""
+    from cta.reproduce.outlook import done
+
     space = driver.space
     for cell in space.plan.cells:
         known = space.store(cell).cell(cell.dataset, cell.agent)
@@ -131,7 +133,7 @@ def _summary(console: Console, driver) -> None:
         for part in left:
             console.print(f"  {part}", markup=False)
     else:
-        console.print("the plan is done")
+        console.print(done(space), markup=False)
     files = space.all_weights()
     if files:
         size = sum(file.stat().st_size for file in files) / 2**20

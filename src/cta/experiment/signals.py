@@ -57,9 +57,11 @@ class Stop:
             listener.join()
             arrived.close()
 
-    def _listen(self, arrived: socket.socket, asking: set[int], say: Callable[[str], None], how_to_resume: str) -> None:
-        while numbers := arrived.recv(1):
-            if numbers[0] not in asking:
+    def _listen(
+        self, arrived: socket.socket, numbers: set[int], say: Callable[[str], None], how_to_resume: str
+    ) -> None:
+        while found := arrived.recv(1):
+            if found[0] not in numbers:
                 continue
             if self:
                 # No clean-up that could take long: checkpoints are atomic, workers leave with their parent.

@@ -3,6 +3,7 @@
 from cta.reproduce.board import clock
 from cta.reproduce.crew import SCORERS
 from cta.reproduce.driver import Driver
+from cta.reproduce.work import Workspace
 from cta.results.protocol import short_list, short_steps
 
 
@@ -38,6 +39,8 @@ def outlook(driver: Driver, *, device: str) -> str:
     lines += [f"{clock(start):>8} {text}" for start, text in sorted(timed, key=lambda item: item[0])]
     if not timed:
         lines.append("nothing to train" + (" that fits" if ahead.left else ""))
+    if not any(space.left(cell) for cell in space.plan.cells):
+        lines.append(done(space))
     for option in ahead.left:
         took = rates.train_seconds(option.cell.agent, option.cell.dataset, 1, option.steps)
         alone = "" if took is None else f" (to train one seed, once its data are there, takes about {clock(took)})"
@@ -48,6 +51,11 @@ def outlook(driver: Driver, *, device: str) -> str:
         weights = "; what is not scored in time is kept as weights" if options.packs else ""
         lines.append(f"scoring beside training: {SCORERS} processes with {options.share} workers each{weights}")
     return "\n".join(lines)
+
+
+def done(space: Workspace) -> str:
+    """Of a plan with nothing left to do, in a line."""
+    return f"the plan is done: {space.results.folder} has all of it; another --out makes it anew"
 
 
 def _budget(driver: Driver) -> str:
