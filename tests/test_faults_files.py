@@ -18,6 +18,7 @@ from cta.experiment import lock as lock_module
 from cta.experiment.background import BackgroundEvaluation
 from cta.experiment.lock import RunLock
 from cta.experiment.retention import steps_to_keep
+from cta.experiment.run_dir import RunDir
 from cta.training.checkpoints import Checkpoints, Damaged, healthy_seeds
 from cta.training.learner import TrainState
 from cta.training.logs import CsvLog, TensorBoardLog
@@ -249,6 +250,32 @@ def test_a_living_process_keeps_its_directory_and_a_killed_one_does_not(tmp_path
     assert not (tmp_path / "lock").exists()
     RunLock(tmp_path, say=said.append).release()
     assert len(said) == 1
+
+
+def test_unfinished_files_of_the_dead_are_removed_and_those_of_the_living_are_not(tmp_path):
+    """The driver of a plan writes its clock into a run directory that a training process is just taking."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        pass
+    for owner in (os.getpid(), gone.pid, 10**20, "elsewhere"):
+        (tmp_path / f".clock.json.{owner}.tmp").touch()
+    (tmp_path / "notes.tmp").touch()
+    run = RunDir(tmp_path)
+    run.acquire()
+    run.release()
+    assert {path.name for path in tmp_path.iterdir()} == {f".clock.json.{os.getpid()}.tmp", "notes.tmp"}
+
+
+def test_files_are_written_while_others_take_and_leave_the_directory(tmp_path):
+    """A second process writes 200 times in a directory that this one takes as often as it can."""
+    write = "import sys; from pathlib import Path; from cta.data.files import write_whole\n"
+    write += "for number in range(200): write_whole(Path(sys.argv[1]) / 'clock.json', str(number))"
+    with subprocess.Popen([sys.executable, "-c", write, str(tmp_path)], stderr=subprocess.PIPE, text=True) as writer:
+        while writer.poll() is None:
+            run = RunDir(tmp_path)
+            run.acquire()
+            run.release()
+        assert writer.returncode == 0, writer.stderr and writer.stderr.read()[-300:]
+    assert (tmp_path / "clock.json").read_text() == "199"
 
 
 def test_a_number_used_again_by_another_process_keeps_nothing(tmp_path):

@@ -160,6 +160,34 @@ def test_a_seed_trained_elsewhere_is_not_trained_again_unless_asked(tmp_path):
     assert again.untouched(CELL) == [0, 1, 2, 3]
 
 
+def test_a_clock_that_cannot_be_written_does_not_end_the_plan(tmp_path):
+    driver = Recorded(tmp_path)
+    unit = begin_run(driver)
+    train(driver, unit)
+    (unit.path / "clock.json").mkdir()
+    driver.accelerator.watch()
+    assert driver.space.clock(unit) == 0.0
+    (unit.path / "clock.json").rmdir()
+    driver.accelerator.watch()
+    assert driver.space.clock(unit) == 30.0
+
+
+@pytest.mark.parametrize(("budget", "words"), [(None, "stopping"), (0.0, "stopping: the budget is spent")])
+def test_the_budget_is_blamed_only_when_it_is_spent(tmp_path, budget, words):
+    driver = Recorded(tmp_path, budget=budget)
+    said: list[str] = []
+    driver.board.say = said.append
+    job = train(driver, begin_run(driver))
+    job.poll, job.stopping = lambda: 3 if job.calls else None, True
+    driver.accelerator.watch = lambda: 1 / 0
+    if budget is None:
+        with pytest.raises(ZeroDivisionError):
+            driver.run(lock=0)
+    else:
+        driver.run(lock=0)
+    assert said == [words]
+
+
 def test_a_half_written_line_of_the_log_is_no_progress(tmp_path):
     driver = Recorded(tmp_path)
     unit = begin_run(driver)

@@ -8,6 +8,8 @@ from cta.errors import CtaError
 
 DATA_DIR_VARIABLE = "OGBENCH_DATA_DIR"
 DEFAULT_DATA_DIR = "~/.ogbench/data"
+UNFINISHED = ".tmp"
+"""The end of the name of a file that is being written; before it stands the number of its process."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def environment_name(dataset_name: str) -> str:
 
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write all of a file or, whatever happens, nothing of it."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    fresh = path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with fresh.open("wb") as file:
@@ -73,3 +75,21 @@ def write_whole(path: Path, content: str | bytes) -> None:
         raise CtaError(f"{path}: cannot be written ({error.strerror})") from error
     finally:
         fresh.unlink(missing_ok=True)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what processes that were killed left of their `write_whole`; a living one is about to rename its file."""
+    for file in folder.glob(f".*{UNFINISHED}"):
+        owner = file.name.removesuffix(UNFINISHED).rpartition(".")[2]
+        if not (owner.isdecimal() and _alive(int(owner))):
+            file.unlink(missing_ok=True)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except PermissionError:  # alive, and somebody else's
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True

@@ -16,7 +16,7 @@ from typing import Any
 from cta import provenance
 from cta.agents import find
 from cta.config import RunConfig, from_dict, to_dict
-from cta.data.files import user_path, write_whole
+from cta.data.files import remove_unfinished, user_path, write_whole
 from cta.errors import CtaError
 from cta.experiment.lock import RunLock
 from cta.training.logs import CsvLog
@@ -85,8 +85,7 @@ class RunDir:
         """Become the one process that writes here; an error that names the other one if there is."""
         if self._lock is None:
             self._lock = RunLock(self.path, say=say)
-            for left in self.path.glob(".*.tmp"):
-                left.unlink(missing_ok=True)
+            remove_unfinished(self.path)
 
     def release(self) -> None:
         """Let others write here."""

@@ -45,7 +45,7 @@ class Driver:
         self.crew.lock = lock
         with self._signals():
             try:
-                while not self.stopped and (self._deadline is None or time.monotonic() < self._deadline):
+                while not self.stopped and not self._time_is_up:
                     self._reap()
                     self.accelerator.watch()
                     self._start()
@@ -55,6 +55,10 @@ class Driver:
                     time.sleep(POLL_S)
             finally:
                 self._wind_down()
+
+    @property
+    def _time_is_up(self) -> bool:
+        return self._deadline is not None and time.monotonic() >= self._deadline
 
     # Starting
 
@@ -145,7 +149,8 @@ class Driver:
     def _wind_down(self) -> None:
         """Stop everything, keep everything: what is trained but not scored must travel."""
         if self.crew.jobs:
-            self.board.say("stopping" + ("" if self.stopped else ": the budget is spent"))
+            spent = self._time_is_up and not self.stopped
+            self.board.say("stopping" + (": the budget is spent" if spent else ""))
         for job in self.crew.jobs:
             if job.kind != PACK:
                 job.stop()
