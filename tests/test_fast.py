@@ -1,6 +1,10 @@
 """The merged step in fused kernels against the plain one. Without a GPU the kernels run interpreted."""
 
 import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -217,6 +221,39 @@ def test_kernels_are_chosen_as_asked():
     assert type(make_learner(cta, SPEC, block=4)) is expected
     with pytest.raises(CtaError, match="no fused form"):
         make_learner(other, SPEC, block=4, kernels="fused")
+
+
+@pytest.mark.parametrize(
+    ("capability", "runs"), [("9.0", True), ("10.3", True), ("8.0", True), ("7.5", False), ("gfx90a", False)]
+)
+def test_kernels_are_for_gpus_that_can_run_them(capability, runs, monkeypatch):
+    monkeypatch.setattr(jax, "devices", lambda: [SimpleNamespace(compute_capability=capability)])
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert type(make_learner(small("cta"), SPEC, block=4)) is (FastLearner if runs else Learner)
+    if not runs:
+        with pytest.raises(CtaError, match=f"--kernels fused: .* this one's is {capability}; use --kernels plain"):
+            make_learner(small("cta"), SPEC, block=4, kernels="fused")
+
+
+def test_without_pallas_for_triton_only_the_kernels_are_missing():
+    """As JAX may come one day: importing and choosing still work."""
+    code = """
+import sys
+sys.modules["jax.experimental.pallas.triton"] = None
+import jax
+jax.default_backend = lambda: "gpu"
+import cta
+from cta.errors import CtaError
+from cta.training.fast import Learner, make_learner
+from test_fast import SPEC, small
+assert type(make_learner(small("cta"), SPEC, block=4)) is Learner
+try:
+    make_learner(small("cta"), SPEC, block=4, kernels="fused")
+except CtaError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parent)
+    assert f"JAX {jax.__version__} has no Pallas for Triton; use --kernels plain" in done.stdout, done.stderr
 
 
 @pytest.mark.skipif(jax.default_backend() != "gpu", reason="on a CPU there are no graphs of kernels")

@@ -8,6 +8,7 @@ A layer's `vectors` are (groups, 3, out): bias, and scale and offset of the norm
 """
 
 import math
+import re
 from functools import partial
 from typing import Any
 
@@ -15,8 +16,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
-from jax.experimental.pallas import triton
 from jaxtyping import Array, Float
+
+try:
+    from jax.experimental.pallas import triton
+except ImportError:  # JAX 0.11 calls it deprecated: without it everything runs but these kernels
+    triton: Any = None
 
 EPSILON = 1e-6
 INNER = 0.7978845608028654  # √(2/π)
@@ -28,9 +33,24 @@ NUMBERS, ROWS, WARPS = 4096, 16, 4
 kernel the fastest on an H200, or within a tenth of it, at the shapes of CTA with 4 and 8 seeds."""
 
 
+OLDEST = 8
+"""Compute capability (its first number) of NVIDIA GPUs that multiply bfloat16."""
+
+
 def interpreted() -> bool:
     """Whether kernels run interpreted, for want of a GPU."""
     return jax.default_backend() == "cpu"
+
+
+def missing() -> str | None:
+    """What the kernels lack here, if anything: Pallas for Triton, or a GPU that multiplies bfloat16."""
+    if triton is None:
+        return f"JAX {jax.__version__} has no Pallas for Triton"
+    # Like "9.0"; other makers' GPUs have names there, a CPU has nothing.
+    capability = getattr(jax.devices()[0], "compute_capability", None)
+    if capability is None or ((number := re.match(r"\d+", capability)) and int(number[0]) >= OLDEST):
+        return None
+    return f"they need an NVIDIA GPU of compute capability {OLDEST}.0 or more, and this one's is {capability}"
 
 
 def gelu(u: Array) -> Array:

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Int
 from cta.agents import Agent, Networks, Spec
 from cta.agents.base import Metrics
 from cta.errors import CtaError
+from cta.fast.kernels import missing
 from cta.fast.packing import LOW, pack, unpack
 from cta.fast.two_level import ROLES, Weights, loss, supports
 from cta.goals import Batch, labels
@@ -20,11 +21,11 @@ EPSILON = 1e-8
 
 def make_learner(agent: Agent, spec: Spec, *, block: int, kernels: str = "auto") -> Learner:
     """The learner that `--kernels` asks for: by default fused kernels where the agent has them and a GPU runs them."""
-    if kernels == "fused" and not supports(agent, spec):
-        raise CtaError("--kernels fused: this agent, so configured, has no fused form; use --kernels plain")
-    if kernels == "fused" or (kernels == "auto" and jax.default_backend() == "gpu" and supports(agent, spec)):
-        return FastLearner(agent, spec, block=block)
-    return Learner(agent, spec, block=block)
+    lacking = missing() if supports(agent, spec) else "this agent, so configured, has no fused form"
+    if kernels == "fused" and lacking:
+        raise CtaError(f"--kernels fused: {lacking}; use --kernels plain")
+    fused = kernels == "fused" or (kernels == "auto" and jax.default_backend() == "gpu" and not lacking)
+    return (FastLearner if fused else Learner)(agent, spec, block=block)
 
 
 class Packed(NamedTuple):
