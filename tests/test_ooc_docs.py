@@ -43,6 +43,29 @@ def test_measured_rates_are_compatible():
                 assert pair[other] is None or abs(pair[other]["sigmas"]) < 3
 
 
+SAID = [
+    ("Pair 2 has {} events", "2 close the window", "drawer within 0.08, window event at 0.1"),
+    ("at most {} if it must be within 4 cm\n  ({σ} errors away)", "2 close the window", "drawer within 0.04"),
+    ("at most {} within 2 cm ({σ}). So for the drawer", "2 close the window", "drawer within 0.02"),
+    ("Pair 1 has {} events", "1 open the drawer", "window within 0.1, drawer event at 0.08"),
+    ("at most {} within 4 cm ({σ})", "1 open the drawer", "window within 0.04"),
+    ("at most {} within 2 cm ({σ}). So for the window", "1 open the drawer", "window within 0.02"),
+    (
+        "Pair 3 has {} events with both in the middle (paper: 74; {σ} errors)",
+        "3 put",
+        "drawer within 0.08, window within 0.1",
+    ),
+    (", {} with the window within 4 cm ({σ})", "3 put", "drawer within 0.08, window within 0.04"),
+]
+
+
+@pytest.mark.parametrize(("words", "pair", "rule"), SAID)
+def test_what_is_said_of_other_rules_is_the_records(words, pair, rule):
+    lines = [x for x in RATES["search"] if x["pair"].startswith(pair) and x["rule"].startswith(rule)]
+    most = max(lines, key=lambda line: int(line["events"]))
+    assert words.format(most["events"], σ=most["σ"].lstrip("+-")) in PAGE
+
+
 def test_the_table_of_the_desk_is_the_records():
     ours = []
     for kind in (HELD_OUT, *CONTROLS):
