@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import pytest
 from cta.cli import run
 from cta.cli.train import parse, parse_seeds, translate
 from cta.errors import CtaError
+from cta.experiment import Run
+from cta.experiment.chosen import choose_steps, chosen_networks
 
 TINY = ["--agent.batch-size", "16", "--log-interval", "5", "--eval-episodes", "2", "--eval-interval", "10"]
 
@@ -100,6 +103,32 @@ def test_resume_without_a_checkpoint_starts_at_the_beginning(trained, tmp_path):
     (folder / "train.csv").write_text("")
     cta("resume", folder)
     assert steady(folder / "train.csv") == steady(trained[0] / "train.csv")
+
+
+def test_a_checkpoint_that_goes_while_others_are_scored_is_left_out(trained, tmp_path, capsys):
+    """As the training removes its older ones: it keeps the newest."""
+    folder = tmp_path / "run"
+    shutil.copytree(trained[0], folder)
+    for step in ("5", "15"):
+        shutil.copytree(folder / "checkpoints" / "10", folder / "checkpoints" / step)
+    opened = Run(folder)
+    steps = choose_steps(opened, "all")
+    assert steps == [5, 10, 15, 20] and choose_steps(opened, "last3") == [10, 15, 20]
+    found = []
+    for step, _ in chosen_networks(opened, steps):
+        found.append(step)
+        shutil.rmtree(folder / "checkpoints" / "10", ignore_errors=True)
+    assert found == [5, 15, 20]
+    assert "the checkpoint at step 10 has gone meanwhile" in capsys.readouterr().err
+    shutil.rmtree(folder / "checkpoints" / "15" / "networks")
+    with pytest.raises(CtaError, match="damaged"):
+        list(chosen_networks(opened, steps))
+    with pytest.raises(CtaError, match="no checkpoint at step 10; there are 5, 15, 20"):
+        choose_steps(opened, "5,10")
+    for step in (5, 15, 20):
+        shutil.rmtree(folder / "checkpoints" / str(step))
+    with pytest.raises(CtaError, match="have all gone meanwhile"):
+        list(chosen_networks(opened, steps))
 
 
 def test_evaluate_adds_scores_and_repeats_them(trained):

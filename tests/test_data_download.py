@@ -3,6 +3,7 @@
 import json
 import re
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -29,6 +30,8 @@ class Shelf:
     address: str = ""
     tag: str = '"one"'
     cut_after: int | None = None
+    pause: float = 0.0
+    """Seconds before the second half of a file comes."""
     ranges: list[tuple[str, str | None]] = field(default_factory=list)
 
 
@@ -59,7 +62,10 @@ def shelf(tmp_path, monkeypatch) -> Iterator[Shelf]:
             self.send_header("Content-Length", str(len(body) - start))
             self.send_header("ETag", content.tag)
             self.end_headers()
-            self.wfile.write(body[start:] if content.cut_after is None else body[start:][: content.cut_after])
+            rest = body[start:] if content.cut_after is None else body[start:][: content.cut_after]
+            self.wfile.write(rest[: len(rest) // 2])
+            time.sleep(content.pause)
+            self.wfile.write(rest[len(rest) // 2 :])
 
         def log_message(self, *_: object) -> None:
             pass
@@ -112,6 +118,27 @@ def test_a_later_command_resumes_too(shelf, tmp_path):
     paths = download(NAME, tmp_path / "data", extra_mirrors=[shelf.address])
     assert shelf.ranges[0] == (f"/{NAME}-val.npz", "bytes=15000-")
     assert paths[1].read_bytes() == shelf.files[f"/{NAME}-val.npz"]
+
+
+def test_two_downloads_at_once_leave_one_whole_file(shelf, tmp_path):
+    shelf.pause = 0.3
+    folder = tmp_path / "data"
+    found: list[object] = []
+
+    def fetch() -> None:
+        try:
+            found.append(download(NAME, folder, extra_mirrors=[shelf.address]))
+        except CtaError as error:
+            found.append(error)
+
+    threads = [threading.Thread(target=fetch) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert found == [[folder / f"{NAME}.npz", folder / f"{NAME}-val.npz"]] * 3
+    assert (folder / f"{NAME}.npz").read_bytes() == shelf.files[f"/{NAME}.npz"]
+    assert [path for path, _ in shelf.ranges] == [f"/{NAME}-val.npz", f"/{NAME}.npz"]
 
 
 def test_a_file_that_changed_meanwhile_is_fetched_anew(shelf, tmp_path):

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -14,8 +15,10 @@ import ogbench
 import pytest
 from ogbench.manipspace.oracles.plan.cube_plan import CubePlanOracle
 
+from cta.alone import alone
 from cta.cli.data import main
 from cta.data import TrajectoryDataset
+from cta.data.npz import column, write_npz
 from cta.envs import generate as generate_module
 from cta.envs import gl
 from cta.envs.datasets import open_dataset
@@ -326,11 +329,47 @@ def test_requests_that_make_no_sense_get_one_line(tmp_path, words, complaint):
     assert "\n" not in str(caught.value)
 
 
-def test_two_processes_do_not_share_a_workshop(tmp_path):
+def test_two_processes_make_one_dataset(tmp_path):
+    """The second waits, finds what the first has made, and succeeds like it."""
+    words = ["data", "generate", MAZE, "--episodes", "3", "--episode-steps", "200", "--out", str(tmp_path)]
+    processes = [
+        subprocess.Popen([sys.executable, "-m", "cta", *words], stderr=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    said = [process.communicate(timeout=200)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], said
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{MAZE}-val.npz", f"{MAZE}.npz"]
+
+
+def test_who_waited_for_another_makes_nothing(tmp_path, monkeypatch, capsys):
     job = plan_job(MAZE, folder=tmp_path, episodes=1, episode_steps=5)
-    with generate_module._sole_user(job.workshop()), pytest.raises(CtaError, match="another process is generating"):
+    made = []
+    monkeypatch.setattr(generate_module, "make_parts", lambda *args, **_: made.append(args))
+    with alone(job.target("train")):
+        waiting = threading.Thread(target=generate, args=(job,))
+        waiting.start()
+        waiting.join(0.3)
+        assert waiting.is_alive()
+        for split in ("train", "validation"):
+            write_npz(job.target(split), {"x": column(np.zeros(1))}, job.record(split))
+    waiting.join(20)
+    assert not made and f"waiting for another process that generates {job.target('train')}" in capsys.readouterr().err
+
+
+def test_desk_data_that_is_cut_short_has_no_training_file_yet(tmp_path, monkeypatch):
+    job = plan_job("desk-play-v0", folder=tmp_path, episodes=10, episode_steps=9)
+    kept = TrajectoryDataset.to_npz
+
+    def full(self, path):
+        if list(tmp_path.glob("*.npz")):
+            raise CtaError("the disk is full")
+        kept(self, path)
+
+    monkeypatch.setattr(TrajectoryDataset, "to_npz", full)
+    with pytest.raises(CtaError, match="full"):
         generate(job)
-    generate(job)
+    assert [path.name for path in tmp_path.glob("*.npz")] == ["desk-play-v0-val.npz"]
+    monkeypatch.undo()
+    assert all(path.exists() for path in generate(job))
 
 
 def test_desk_data_is_generated_on_first_use_and_kept(tmp_path):

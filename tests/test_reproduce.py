@@ -259,7 +259,9 @@ def test_a_closed_terminal_ends_the_driver_and_its_processes_in_order(tmp_path):
     driver = Driver(tmp_path)
     terminal = Terminal(driver.command, cwd=tmp_path)
     until = time.monotonic() + 400
-    while not (driver.run_dir / "train.csv").exists():
+    provenance = driver.run_dir / "provenance.json"
+    # The hardware is written when the training process has begun to listen for signals.
+    while not (provenance.exists() and "hardware" in provenance.read_text()):
         assert time.monotonic() < until and terminal.process.poll() is None
         time.sleep(0.05)
     assert terminal.close() == 3

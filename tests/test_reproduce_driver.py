@@ -14,7 +14,7 @@ from cta.envs.datasets import open_dataset
 from cta.reproduce.board import Board
 from cta.reproduce.crew import Options
 from cta.reproduce.driver import Driver
-from cta.reproduce.jobs import SCORE, TRAIN
+from cta.reproduce.jobs import PACK, SCORE, TRAIN
 from cta.reproduce.plan import DataSize, Plan, PlannedCell
 from cta.reproduce.rates import Rates, Speed
 from cta.reproduce.units import Unit
@@ -106,6 +106,26 @@ def test_the_last_step_waits_for_the_end_of_its_process(tmp_path):
     driver.crew.jobs.remove(job)
     driver.score()
     assert {options(words)["--step"] for words in driver.started[2:]} == {"1000"}
+
+
+def test_checkpoints_stay_while_their_weights_are_kept(tmp_path):
+    driver = Recorded(tmp_path, budget=100.0)
+    unit = begin_run(driver, 800, 900, 1000)
+    pending = driver.space.unpacked()[0]
+    pack = SimpleNamespace(kind=PACK, subject=pending, seconds=1.0, name="pack", words=[])
+    score = SimpleNamespace(kind=SCORE, subject=[pending], seconds=1.0, name="score", words=[])
+    for step in (800, 900, 1000):
+        rows = [Row("desk-play-v0", "gcbc", seed, step, task, 2, 1) for seed in CELL.seeds for task in range(1, 6)]
+        driver.space.results.add(empty("desk-play-v0", "gcbc"), rows)
+    driver.crew.jobs.append(pack)
+    driver._done(score)
+    assert unit.checkpoints() == [800, 900, 1000]
+    kept = driver.space.weights_file(CELL, 0, 800)
+    kept.parent.mkdir(parents=True)
+    kept.touch()  # written after its score
+    driver.crew.jobs.remove(pack)
+    driver._done(pack)
+    assert unit.checkpoints() == [1000] and not kept.exists()
 
 
 def test_on_a_budget_weights_are_kept_at_once_and_go_when_they_are_scored(tmp_path):

@@ -36,7 +36,7 @@ class Settings:
     max_episode_steps: int | None = None
     """Length of an episode in --env (default: what the environment says, else 1000)."""
     step: str = "last"
-    """Checkpoints to score: `last`, `all`, or steps separated by commas."""
+    """Checkpoints to score: `last`, `last3`, `all`, or steps separated by commas."""
     episodes: Annotated[int, arg(aliases=["--eval-episodes"])] = 50
     """Episodes per task."""
     tasks: Annotated[int | None, arg(aliases=["--eval-tasks"])] = None
@@ -62,6 +62,7 @@ def main(argv: list[str]) -> int:
     from cta.cli.summary import print_scores, record
     from cta.envs.names import KNOWN
     from cta.experiment import Run
+    from cta.experiment.chosen import choose_steps
 
     run = Run(settings.run)
     if settings.env is None and run.config.dataset_name not in KNOWN:
@@ -83,7 +84,7 @@ def main(argv: list[str]) -> int:
         video_frame_skip=settings.video_frame_skip,
     )
     run.config.check()
-    rows = _score(run, _steps(run, settings.step), _evaluator(run, settings))
+    rows = _score(run, choose_steps(run, settings.step), _evaluator(run, settings))
     print_scores(rows, run)
     if settings.videos:
         step, networks = run.networks(int(rows[-1]["step"]))
@@ -109,26 +110,14 @@ def _evaluator(run: Any, settings: Settings) -> Any:
     )
 
 
-def _steps(run: Any, choice: str) -> list[int]:
-    steps = run.steps()
-    if not steps:
-        raise CtaError(f"{run.path} has no checkpoint yet")
-    if choice in ("last", "all"):
-        return steps if choice == "all" else steps[-1:]
-    try:
-        return sorted(int(step) for step in choice.replace("_", "").split(","))
-    except ValueError as error:
-        raise CtaError(f"--step {choice}: give `last`, `all`, or numbers separated by commas") from error
-
-
 def _score(run: Any, steps: list[int], evaluator: Any) -> list[dict[str, Any]]:
+    from cta.experiment.chosen import chosen_networks
     from cta.experiment.scoring import score_rows
 
     rows: list[dict[str, Any]] = []
     config, log = run.config, run.files.eval_log("evaluate.csv")
     with evaluator, Progress(console=Console(stderr=True), transient=True) as bar:
-        for step in steps:
-            _, networks = run.networks(step)
+        for step, networks in chosen_networks(run, steps):
             task = bar.add_task(f"step {step:,}")
 
             def progress(seed: int, done: int, total: int, task: Any = task, step: int = step) -> None:
@@ -136,7 +125,6 @@ def _score(run: Any, steps: list[int], evaluator: Any) -> list[dict[str, Any]]:
 
             good = run.good_seeds(step)  # the others are named beneath the table
             fresh = score_rows(evaluator, run.agent, networks, config, step, progress, seeds=good)
-            log.keep(lambda row, step=step: int(row["step"]) != step)
-            log.append(fresh)
+            log.exchange(lambda row, step=step: int(row["step"]) == step, fresh)
             rows += fresh
     return rows

@@ -50,7 +50,8 @@ def evaluate_command(
         markdown: print a Markdown table.
     """
     from cta.experiment import Run
-    from cta.ooc.scoring import choose_steps, evaluate_run, held_out_of_run
+    from cta.experiment.chosen import choose_steps
+    from cta.ooc.scoring import evaluate_run, held_out_of_run
     from cta.ooc.table import summarise
 
     opened = Run(run)

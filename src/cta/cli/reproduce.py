@@ -136,7 +136,7 @@ def _summary(console: Console, driver) -> None:
         console.print(done(space), markup=False)
     files = space.all_weights()
     if files:
-        size = sum(file.stat().st_size for file in files) / 2**20
+        size = sum(file.stat().st_size for file in files if file.exists()) / 2**20
         console.print(f"weights to score elsewhere: {len(files)} files, {size:.0f} MiB in {space.results.folder}")
 
 

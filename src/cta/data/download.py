@@ -11,6 +11,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
+from cta.alone import alone
 from cta.data.npz import NpzReader
 from cta.data.progress import Advance, progress
 from cta.errors import CtaError
@@ -65,8 +66,18 @@ def download(name: str, folder: Path, *, extra_mirrors: Sequence[str] = (), advi
     paths = [folder / f"{name}.npz", folder / f"{name}-val.npz"]
     for path in reversed(paths):  # validation first: a training file always has its other half
         if not path.exists():
-            _fetch(path, mirrors(extra_mirrors), advice=advice)
+            _fetch_alone(path, mirrors(extra_mirrors), advice=advice)
     return paths
+
+
+def _fetch_alone(path: Path, addresses: Sequence[str], *, advice: str) -> None:
+    """Two processes must not write into one partial file; the second finds what the first has fetched."""
+    try:
+        with alone(path, waiting=f"waiting for another process that downloads {path.name}"):
+            if not path.exists():
+                _fetch(path, addresses, advice=advice)
+    except OSError as error:
+        raise CtaError(f"cannot write into {path.parent}: {error.strerror or error}") from None
 
 
 def _fetch(path: Path, addresses: Sequence[str], *, advice: str) -> None:

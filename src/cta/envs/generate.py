@@ -5,7 +5,6 @@ finished episode is kept as a small file in a hidden folder beside the target; a
 files of the dataset, which never are in memory as a whole.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -15,7 +14,6 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from multiprocessing.synchronize import Event
@@ -24,7 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from cta.alone import alone
 from cta.cores import usable_cores
+from cta.data import TrajectoryDataset
 from cta.data.npz import Column, NpzReader, column, write_npz
 from cta.data.progress import Advance, progress
 from cta.envs import gl
@@ -102,8 +102,7 @@ def default_workers() -> int:
 
 def generate(job: Job, *, workers: int = 1) -> list[Path]:
     """Make the dataset's two files, or find them there already, made by the same request; returns their paths."""
-    missing = [split for split in SPLITS if not _already_there(job, split)]
-    if missing:
+    if _missing(job):
         try:
             job.folder.mkdir(parents=True, exist_ok=True)
             writable = os.access(job.folder, os.W_OK)
@@ -111,11 +110,19 @@ def generate(job: Job, *, workers: int = 1) -> list[Path]:
             raise CtaError(f"cannot create {job.folder}: {error.strerror or error}") from None
         if not writable:
             raise CtaError(f"cannot write into {job.folder}: choose another folder with --out")
-        if job.spec.name in DESK_DATASETS:
-            _generate_desk(job)
-        else:
-            _generate_simulated(job, missing, workers=workers)
+        train = job.target(SPLITS[0])
+        with alone(train, waiting=f"waiting for another process that generates {train}"):
+            missing = _missing(job)  # whoever we waited for may have made it
+            if job.spec.name in DESK_DATASETS:
+                _generate_desk(job, missing)
+            elif missing:
+                _generate_simulated(job, missing, workers=workers)
     return [job.target(split) for split in SPLITS]
+
+
+def _missing(job: Job) -> list[str]:
+    """Validation first: a training file always has its other half."""
+    return [split for split in reversed(SPLITS) if not _already_there(job, split)]
 
 
 def _already_there(job: Job, split: str) -> bool:
@@ -128,39 +135,27 @@ def _already_there(job: Job, split: str) -> bool:
     raise CtaError(f"{path} exists, is not what this command makes, and is never overwritten: move it, or give --out")
 
 
-def _generate_desk(job: Job) -> None:
+def _generate_desk(job: Job, missing: list[str]) -> None:
     datasets = generate_desk(job.spec.name, episodes=job.episodes, episode_steps=job.episode_steps, seed=job.seed)
-    for split, dataset in zip(SPLITS, datasets, strict=True):
-        if not job.target(split).exists():
-            dataset.to_npz(job.target(split))
+    made: dict[str, TrajectoryDataset] = dict(zip(SPLITS, datasets, strict=True))
+    for split in missing:
+        made[split].to_npz(job.target(split))
 
 
 def _generate_simulated(job: Job, missing: list[str], *, workers: int) -> None:
     if job.spec.visual:
         gl.enable_rendering()
     workshop = job.workshop()
-    with _sole_user(workshop):
-        wanted = [(split, index) for split in missing for index in range(job.count(split))]
-        todo = [(split, index) for split, index in wanted if not _part(workshop, split, index).exists()]
-        rows = job.episode_steps + 1
-        done = (len(wanted) - len(todo)) * rows
-        with progress(job.spec.name, total=len(wanted) * rows, unit="steps", done=done) as advance:
-            make_parts(job, todo, workers=workers, advance=advance)
-        for split in reversed(missing):  # validation first: a training file always has its other half
-            _assemble(job, workshop, split)
-        shutil.rmtree(workshop, ignore_errors=True)
-
-
-@contextmanager
-def _sole_user(workshop: Path) -> Iterator[None]:
-    """Keep two processes from working in the same folder."""
     workshop.mkdir(exist_ok=True)
-    with open(workshop / "lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise CtaError(f"another process is generating this dataset in {workshop.parent}") from None
-        yield
+    wanted = [(split, index) for split in reversed(missing) for index in range(job.count(split))]
+    todo = [(split, index) for split, index in wanted if not _part(workshop, split, index).exists()]
+    rows = job.episode_steps + 1
+    done = (len(wanted) - len(todo)) * rows
+    with progress(job.spec.name, total=len(wanted) * rows, unit="steps", done=done) as advance:
+        make_parts(job, todo, workers=workers, advance=advance)
+    for split in missing:
+        _assemble(job, workshop, split)
+    shutil.rmtree(workshop, ignore_errors=True)
 
 
 def _part(workshop: Path, split: str, index: int) -> Path:

@@ -5,7 +5,6 @@ or a process number used again mean nothing. What the file says is for people, a
 locks on to other machines: there its owner touches the file, and who wants it watches whether it is still touched.
 """
 
-import errno
 import fcntl
 import json
 import os
@@ -16,13 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from cta.alone import NO_LOCKS, is_file
 from cta.errors import CtaError
 
 BEAT_SECONDS = 5.0
 """How often the owner touches the file."""
 WATCH_SECONDS = 20.0
 """How long a file of another machine is watched before its owner counts as gone."""
-NO_LOCKS = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}
 
 
 class RunLock:
@@ -58,7 +57,7 @@ class RunLock:
             except BaseException:
                 os.close(file)
                 raise
-            if _is_file(self.path, file):
+            if is_file(self.path, file):
                 return file
             os.close(file)  # its last owner removed it between our opening and our locking
 
@@ -121,13 +120,6 @@ def _read(file: int) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return values if isinstance(values, dict) else {}
-
-
-def _is_file(path: Path, file: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(file))
-    except FileNotFoundError:
-        return False
 
 
 def _boot() -> str:

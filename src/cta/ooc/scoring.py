@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from cta import provenance
+from cta.alone import alone
 from cta.data.files import write_whole
 from cta.errors import CtaError
 from cta.experiment import Run
+from cta.experiment.chosen import chosen_networks
 from cta.experiment.scoring import policy_maker
 from cta.ooc.components import find_layout
 from cta.ooc.cut import RECORD_KEY
@@ -58,8 +60,7 @@ def evaluate_run(
     table = CsvLog(run.path / "ooc.csv", COLUMNS)
     rows: list[dict[str, Any]] = []
     with PairEvaluator(config.dataset_name, held_out, episodes=episodes, seed=eval_seed, workers=workers) as evaluator:
-        for step in steps:
-            _, networks = run.networks(step)
+        for step, networks in chosen_networks(run, steps):
             fresh = []
             good = run.good_seeds(step)
             for seed, weights in zip(config.seeds, networks, strict=True):
@@ -73,8 +74,7 @@ def evaluate_run(
                 common = {"dataset": config.dataset_name, "agent": config.agent_name, "seed": seed, "step": step}
                 fresh += count_rows(read_logs(path), held_out.numbered(), held_out.layout, common)
                 _record(run, held_out, step, seed, episodes, eval_seed, time.monotonic() - began)
-            table.keep(lambda row, step=step: int(row["step"]) != step)
-            table.append(fresh)
+            table.exchange(lambda row, step=step: int(row["step"]) == step, fresh)
             rows += fresh
     if steps and not rows:
         raise CtaError(f"{run.path}: every seed has diverged, so there is no policy to ask")
@@ -88,8 +88,7 @@ def _for(progress: Progress, step: int, seed: int) -> Callable[[int, int], None]
 def _record(run: Run, held_out: HeldOut, step: int, seed: int, episodes: int, eval_seed: int, seconds: float) -> None:
     """Facts of the newest scoring of each (step, seed)."""
     path = run.path / "ooc" / "record.json"
-    known = _read(path)
-    known[f"{step}/{seed}"] = {
+    facts = {
         "episodes": episodes,
         "eval_seed": eval_seed,
         "temperature": run.config.eval_temperature,
@@ -102,7 +101,9 @@ def _record(run: Run, held_out: HeldOut, step: int, seed: int, episodes: int, ev
         "versions": provenance.versions(),
         "hardware": provenance.hardware(),
     }
-    write_whole(path, json.dumps(known, indent=1, ensure_ascii=False) + "\n")
+    with alone(path):
+        known = _read(path) | {f"{step}/{seed}": facts}
+        write_whole(path, json.dumps(known, indent=1, ensure_ascii=False) + "\n")
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -118,17 +119,3 @@ def _read(path: Path) -> dict[str, Any]:
 def scoring_facts(run: Run) -> dict[str, Any]:
     """RUN/ooc/record.json: {"step/seed": facts}."""
     return _read(run.path / "ooc" / "record.json")
-
-
-def choose_steps(run: Run, choice: str) -> list[int]:
-    """Checkpoints: `last`, `last3`, `all`, or steps separated by commas."""
-    steps = run.steps()
-    if not steps:
-        raise CtaError(f"{run.path} has no checkpoint yet")
-    words = {"last": steps[-1:], "last3": steps[-3:], "all": steps}
-    if choice in words:
-        return words[choice]
-    try:
-        return sorted(int(step) for step in choice.replace("_", "").split(","))
-    except ValueError:
-        raise CtaError(f"--step {choice}: give `last`, `last3`, `all`, or numbers separated by commas") from None

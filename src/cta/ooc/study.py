@@ -175,8 +175,7 @@ def _publish(study: Study, condition: Condition, run: Run, rows: Sequence[dict[s
     path.parent.mkdir(parents=True, exist_ok=True)
     table = CsvLog(path, COLUMNS)
     pairs = {row["pair"] for row in rows}
-    table.keep(lambda row: row["pair"] not in pairs)
-    table.append(rows)
+    table.exchange(lambda row: row["pair"] in pairs, rows)
     facts = run.files.provenance()
     training = {"data": condition.folder, "seeds": list(run.config.seeds), "steps": run.config.steps, **facts}
     training["settings"] = to_dict(run.config.agent)

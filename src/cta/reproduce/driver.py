@@ -142,9 +142,10 @@ class Driver:
         if job.kind == GENERATE and "--workers" in job.words:
             workers = int(job.words[job.words.index("--workers") + 1])
             self.rates.rows_per_core.append(self.space.rows_to_generate(job.subject) / job.seconds / workers)
-        elif job.kind in (TRAIN, SCORE):
-            unit = job.subject if job.kind == TRAIN else job.subject[0].unit
-            self.space.tidy(unit, weights=not self.options.later)
+        elif job.kind in (TRAIN, SCORE, PACK):
+            unit = _unit(job)
+            if not any(other.kind == PACK and _unit(other) == unit for other in self.crew.jobs):  # it reads them
+                self.space.tidy(unit, weights=not self.options.later)
 
     def _wind_down(self) -> None:
         """Stop everything, keep everything: what is trained but not scored must travel."""
@@ -178,6 +179,13 @@ class Driver:
         finally:
             for number, handler in old.items():
                 signal.signal(number, handler)
+
+
+def _unit(job: Job) -> Unit:
+    """The run that a job trains, scores or keeps the weights of."""
+    if job.kind == TRAIN:
+        return job.subject
+    return job.subject[0].unit if job.kind == SCORE else job.subject.unit
 
 
 def _blamed(job: Job) -> list[object]:

@@ -1,5 +1,6 @@
 """Some seeds of a cell that train together, and their checkpoints, read from the run directory."""
 
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,9 +31,11 @@ class Unit:
 
     def checkpoints(self) -> list[int]:
         """Steps with a complete checkpoint (one being written has another name)."""
-        folder = self.path / "checkpoints"
-        found = folder.iterdir() if folder.is_dir() else ()
-        return sorted(int(path.name) for path in found if path.name.isdigit())
+        try:
+            found = os.listdir(self.path / "checkpoints")
+        except FileNotFoundError:
+            return []
+        return sorted(int(name) for name in found if name.isdigit())
 
     @property
     def step(self) -> int:

@@ -1,6 +1,7 @@
 """How far jobs have come, read from the files they write."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,8 +17,10 @@ from cta.training.logs import CsvLog
 
 def training_progress(unit: Unit) -> tuple[int, float]:
     """(last logged step, steps per second: the median of the last logged blocks, 0 before the first)."""
-    path = unit.path / "train.csv"
-    rows = CsvLog(path).read() if path.is_file() else []
+    try:
+        rows = CsvLog(unit.path / "train.csv").read()
+    except FileNotFoundError:  # a run that could not begin has just removed it
+        rows = []
     if not rows:
         return unit.step, 0.0
     rates = sorted(float(row["steps_per_s"]) for row in rows[-5 * len(unit.seeds) :])
@@ -30,7 +33,10 @@ def generated_share(space: Workspace, cell: PlannedCell) -> float:
         return 1.0
     size = {"episodes": cell.data.episodes, "episode_steps": cell.data.episode_steps, "seed": cell.data.seed}
     job = plan_job(cell.dataset, folder=space.data_folder(cell), **size)
-    parts = sum(1 for _ in job.workshop().glob("*.npz")) if job.workshop().is_dir() else 0
+    try:
+        parts = sum(name.endswith(".npz") for name in os.listdir(job.workshop()))
+    except FileNotFoundError:
+        parts = 0
     return min(1.0, parts / sum(job.count(split) for split in SPLITS))
 
 

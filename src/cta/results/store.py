@@ -1,13 +1,12 @@
 """A folder of results: one CSV file and one record a cell. Adding is atomic, and nothing is ever counted twice."""
 
-import fcntl
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from cta.alone import alone
 from cta.data.files import write_whole
 from cta.errors import CtaError
 from cta.results import records
@@ -78,7 +77,7 @@ class Results:
         """
         dataset, agent = record["dataset"], record["agent"]
         new = _by_key(rows)
-        with self._alone():
+        with self._alone(dataset, agent):
             cell = self.cell(dataset, agent)
             problem = records.conflicts(cell.record, record)
             if problem and not replace:
@@ -117,18 +116,15 @@ class Results:
         return records.notices(cell.record for cell in self.cells())
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _alone(self, dataset: str, agent: str) -> Iterator[None]:
         """Several scoring processes write into one folder."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self.folder, os.O_RDONLY)
-        except OSError as error:
-            raise CtaError(f"{self.folder}: cannot write results here ({error.strerror})") from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with ExitStack() as held:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                held.enter_context(alone(self.path(dataset, agent)))
+            except OSError as error:
+                raise CtaError(f"{self.folder}: cannot write results here ({error.strerror})") from error
             yield
-        finally:
-            os.close(lock)
 
 
 def _by_key(rows: Iterable[AnyRow]) -> dict[tuple[int, int], list[AnyRow]]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from cta.alone import alone
 from cta.data.files import write_whole
 from cta.errors import CtaError
 
@@ -26,8 +27,11 @@ class CsvLog:
         self.path = path
         self._columns = _header(path)
         if self._columns is None and columns:
-            self._columns = list(columns)
-            self._write([self._columns])
+            with alone(path):
+                self._columns = _header(path)
+                if self._columns is None:
+                    self._columns = list(columns)
+                    self._write([self._columns])
 
     def append(self, rows: Sequence[Row]) -> None:
         """Write rows; the first row ever written fixes the columns."""
@@ -71,6 +75,11 @@ class CsvLog:
         """Drop all other rows, and half lines."""
         if self.path.exists():
             self.replace([row for row in self.read() if wanted(row)])
+
+    def exchange(self, old: Callable[[dict[str, str]], bool], new: Sequence[Row]) -> None:
+        """New rows for old, in one piece; several processes may do so in one file."""
+        with alone(self.path):
+            self.replace([*(row for row in self.read() if not old(row)), *new])
 
     def replace(self, rows: Sequence[Row]) -> None:
         """Exactly these rows, in place of what is there, in one piece."""

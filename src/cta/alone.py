@@ -1,0 +1,62 @@
+"""One process at a time."""
+
+import errno
+import fcntl
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+NO_LOCKS = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}
+"""What a file system says that has no locks."""
+
+
+@contextmanager
+def alone(what: Path, *, waiting: str = "") -> Iterator[None]:
+    """Work on a file or folder while nobody else does who asks here; others wait, and say `waiting` if it is given.
+
+    The lock is a hidden file beside `what`, gone when nobody needs it (a file, not a folder: network file systems lock
+    only what is open for writing). A process that dies gives its lock back. Where there are no locks, nobody waits.
+    """
+    path = what.with_name(f".{what.name.removeprefix('.')}.lock")
+    file = _locked(path, waiting)
+    try:
+        yield
+    finally:
+        # While it is still locked: nobody else's file can have its name.
+        path.unlink(missing_ok=True)
+        os.close(file)
+
+
+def _locked(path: Path, waiting: str) -> int:
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            _lock(file, waiting)
+            if is_file(path, file):
+                return file
+        except BaseException:
+            os.close(file)
+            raise
+        os.close(file)  # its last owner removed it between our opening and our locking
+
+
+def _lock(file: int, waiting: str) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if waiting:
+            print(waiting, file=sys.stderr, flush=True)
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+
+
+def is_file(path: Path, file: int) -> bool:
+    """Whether an open file is still the one with this name."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file))
+    except FileNotFoundError:
+        return False
