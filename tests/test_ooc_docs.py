@@ -3,12 +3,14 @@
 import json
 import re
 from pathlib import Path
+from statistics import fmean, stdev
 
 import pytest
 
 from cta.ooc.rates import EARLIER, HEADER, PAPER
 from cta.ooc.study import AGENTS, CONTROLS, HELD_OUT
 from cta.ooc.table import as_table, markdown, merge, summarise
+from cta.results.paper import ALL_PAIRS, paper_pairs
 from cta.training.logs import CsvLog
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -74,6 +76,51 @@ def test_the_table_of_the_desk_is_the_records():
     assert {line.agent for line in ours if line.data == HELD_OUT} == set(AGENTS)
     assert {(agent, kind) for agent in AGENTS[:2] for kind in CONTROLS} <= {(line.agent, line.data) for line in ours}
     assert block("desk") == markdown(as_table(merge(ours, [])))
+    assert {line.seeds for line in ours} == {8}
     for path in DESK.glob("*/*.csv"):
         record = json.loads(path.with_suffix(".json").read_text())
         assert all({"command", "commit", "versions", "hardware", "dataset"} <= set(run) for run in record["training"])
+
+
+def direct(kind: str, agent: str) -> list[float]:
+    """Direct success over all pairs, for each seed."""
+    found: dict[int, list[float]] = {}
+    for row in CsvLog(DESK / kind / f"desk-play-v0.{agent}.csv").read():
+        found.setdefault(int(row["seed"]), []).append(100 * int(row["direct"]) / int(row["episodes"]))
+    return [fmean(rates) for _, rates in sorted(found.items())]
+
+
+NAMES = {"cta": "CTA", "hiql-analogy": "HIQL∨+α∨", "hiql": "HIQL", "hiql-dual": "HIQL∨", "gciql-dual": "GCIQL∨"}
+
+
+@pytest.mark.parametrize("agent", NAMES)
+def test_what_is_said_of_the_loss_is_the_records(agent):
+    differences = [
+        with_cut - other for with_cut, other in zip(direct(HELD_OUT, agent), direct("random", agent), strict=True)
+    ]
+    error = stdev(differences) / len(differences) ** 0.5
+    assert f"{-fmean(differences):.0f} ± {error:.0f} ({NAMES[agent]})" in PAGE
+
+
+def test_what_is_said_of_the_difference_is_the_records():
+    ours, other = direct(HELD_OUT, "cta"), direct(HELD_OUT, "hiql-dual")
+    error = ((stdev(ours) ** 2 + stdev(other) ** 2) / len(ours)) ** 0.5
+    difference = fmean(ours) - fmean(other)
+    assert f"CTA − HIQL∨ is −{-difference:.0f} with a standard error of {error:.0f}." in PAGE
+    at = {agent: f"{fmean(direct(HELD_OUT, agent)):.0f}" for agent in NAMES}
+    assert f"are at {at['cta']} and {at['hiql-analogy']}, HIQL∨ and HIQL" in PAGE
+    assert f"which see the goal, at {at['hiql-dual']} and {at['hiql']}." in PAGE
+    assert (
+        f"between {min(ours):.0f} and {max(ours):.0f}, and the first" in PAGE
+        and f"alone before, is {ours[0]:.0f}." in PAGE
+    )
+    paper = {(s.dataset, s.agent): s.direct for s in paper_pairs() if s.pair == ALL_PAIRS}
+    for dataset, words in (("scene-play-v0", "on scene"), ("puzzle-4x4-play-v0", "on puzzle-4x4")):
+        assert f"{words} ({paper[dataset, 'cta']:.0f} against {paper[dataset, 'hiql-dual']:.0f})" in PAGE
+
+
+def test_what_is_said_of_whole_data_is_the_records():
+    two_level = [agent for agent in NAMES if agent != "gciql-dual"]
+    for kind, words in (("uncut", "are alike** ({} to {})"), ("random", "little ({} to {})")):
+        means = sorted(fmean(direct(kind, agent)) for agent in two_level)
+        assert words.format(f"{means[0]:.0f}", f"{means[-1]:.0f}") in PAGE
