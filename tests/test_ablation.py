@@ -18,6 +18,7 @@ from cta.analysis.ablation import DEFAULT_VALUES, Ablation, summary
 from cta.analysis.ablation_figure import draw
 from cta.analysis.readings import READINGS, read, readings_of
 from cta.cli import run as cta_command
+from cta.cli.ablate import DESCRIPTION
 from cta.config import from_dict, to_dict
 from cta.errors import CtaError
 from cta.experiment import Run, run_config
@@ -164,9 +165,22 @@ def test_a_grid_on_the_desk_that_goes_on_where_it_stopped(tmp_path, monkeypatch,
     with Image.open(out / "ablation.png") as image:
         assert np.asarray(image).std() > 5
 
+    # A cell that is taken is refused before the free ones in front of it are trained.
     words[words.index("--steps") + 1] = "4"
-    assert cta_command([*words, "--values", "2"]) == 1
-    assert "other settings (steps)" in capsys.readouterr().err
+    assert cta_command([*words, "--values", "5", "2"]) == 1
+    assert "k2 was trained with other settings (steps)" in capsys.readouterr().err
+    assert not (out / "desk-play-v0" / "k5").exists()
+
+
+@pytest.mark.parametrize("text", [(DOCS / "ablations.md").read_text(), DESCRIPTION], ids=["guide", "help"])
+def test_commands_of_a_page_typed_in_order_do_not_meet(text, monkeypatch):
+    asked: list[Ablation] = []
+    monkeypatch.setattr(module, "run_ablation", lambda ablation, say: asked.append(ablation) or [])
+    listed = re.findall(r"^(?:  )?cta (ablate .*?)(?:   .*)?$", text, re.M)
+    quoted = re.findall(r"`cta (ablate [^`]*)`", text)
+    for line in (*listed, *quoted):
+        assert cta_command(line.split()) == 0
+    assert len(listed) == 5 and len({ablation.out for ablation in asked}) == len(asked) == 5 + len(quoted)
 
 
 @pytest.mark.parametrize("what", ["k", "b"])

@@ -18,11 +18,14 @@ from cta.analysis import semantics, states
 from cta.analysis.neighbours import among, nearest, neighbour_groups
 from cta.analysis.pairs import draw_pairs
 from cta.analysis.purity import Labelled, choose_queries, measure, table
+from cta.analysis.queries import asked_rows
 from cta.analysis.representations import DIFFERENCE, names
-from cta.analysis.semantics import NOTHING, SEVERAL, Labels
+from cta.analysis.semantics import NOTHING, SEVERAL, Labels, is_single
 from cta.cli import run as cta_command
+from cta.cli.analogies import DESCRIPTION
 from cta.data import TrajectoryDataset
 from cta.envs import gl
+from cta.envs.datasets import open_dataset
 from cta.envs.desk import DeskState, find_world, observe, step
 from cta.envs.generate import generate, plan_job
 from cta.errors import CtaError
@@ -334,6 +337,17 @@ def check_map(found: dict, count: int) -> None:
         rows = found["schematic"][which]
         assert len(rows) == count and {len(row) for row in rows} == {len(meaning)}
         assert all(round(value, 3) == value for row in rows for value in row)
+
+
+def test_rows_that_the_pages_ask_for_are_a_task_on_the_desk():
+    _, _, data = open_dataset("desk-play-v0")
+    assert data is not None
+    for text in (DESCRIPTION, (DOCS / "analogies.md").read_text()):
+        rows = asked_rows(re.findall(r"--query (\d+:\d+)", text))
+        assert len(rows) and (rows < data.num_rows).all()
+        first, last = np.searchsorted(data.episode_ends, rows).T
+        assert (first == last).all()
+        assert is_single(semantics.read("desk-play-v0", data).tasks(*rows.T)).all()
 
 
 def test_what_cannot_be_mapped_is_said_in_a_line(desk_run, tmp_path, capsys):

@@ -135,6 +135,26 @@ def test_what_was_measured_outlives_what_goes_wrong_later(tmp_path, monkeypatch,
     assert [entry["what"] for entry in json.loads((tmp_path / "record.json").read_text())["entries"]] == ["train"]
 
 
+def test_a_record_that_is_there_stays_unless_it_is_named(tmp_path, monkeypatch, capsys):
+    def twice(case, *, also):
+        for what in ("train", "memory"):
+            entry = {"what": what, "seed_steps_per_s": 1.0}
+            yield [entry], {"device": "cpu", "backend": "cpu", "cpu": "", "cores": 2}
+
+    monkeypatch.setattr("cta.bench.child.measure_case", twice)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks/train-cpu.json").write_text("evidence")
+    for name in ("train-cpu-2.json", "train-cpu-3.json"):
+        assert run(["bench"]) == 0
+        assert f"record: benchmarks/{name}" in capsys.readouterr().out
+        assert len(json.loads((tmp_path / "benchmarks" / name).read_text())["entries"]) == 2
+    assert (tmp_path / "benchmarks/train-cpu.json").read_text() == "evidence"
+    assert run(["bench", "--out", "benchmarks/train-cpu.json"]) == 0
+    assert len(list((tmp_path / "benchmarks").iterdir())) == 3
+    assert "entries" in json.loads((tmp_path / "benchmarks/train-cpu.json").read_text())
+
+
 def test_training_is_measured_beside_an_evaluation(tmp_path, capsys):
     out = tmp_path / "record.json"
     case = ["bench", "beside", "--agents", "gcbc", "--batch", "8", "--seconds", "0.3", "--out", str(out)]

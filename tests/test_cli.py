@@ -135,10 +135,17 @@ def test_evaluate_adds_scores_and_repeats_them(trained):
     folder, _ = trained
     done = cta("evaluate", folder, "--episodes", "2", "--step", "all")
     assert "success in %" in done.stdout
-    again = [{**row} for row in rows(folder / "evaluate.csv")]
-    assert again == rows(folder / "eval.csv")
+    assert f"rows: {folder / 'evaluate.csv'}" in done.stdout
+    how = {"env": "", "temperature": "0.0", "noise": "0.0", "eval_seed": "0"}
+    again = rows(folder / "evaluate.csv")
+    assert again == [{**row, **how} for row in rows(folder / "eval.csv")]
     cta("evaluate", folder, "--episodes", "2")
     assert sorted(rows(folder / "evaluate.csv"), key=str) == sorted(again, key=str)
+    # Done in another way, it stands beside.
+    cta("evaluate", folder, "--episodes", "1", "--noise", "0.5")
+    both = rows(folder / "evaluate.csv")
+    assert [row for row in both if row["noise"] == "0.0"] == sorted(again, key=lambda row: int(row["step"]))
+    assert {(row["step"], row["noise"]) for row in both if row["episodes"] == "1"} == {("20", "0.5")}
 
 
 def test_own_arrays_from_python(tmp_path):

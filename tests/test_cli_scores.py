@@ -1,5 +1,7 @@
 """`cta scores` on a file worked by hand."""
 
+import pytest
+
 from cta.cli import run
 
 EVALS = "dataset,agent,seed,step,task,episodes,successes\n" + "".join(
@@ -21,3 +23,37 @@ def test_scores_are_the_mean_of_the_last_three(tmp_path, capsys):
 def test_no_run_gets_a_line(tmp_path, capsys):
     assert run(["scores", str(tmp_path)]) == 1
     assert "no eval.csv" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("folders", "names"),
+    [(("runs/b", "runs/a"), ("b", "a")), (("b/desk", "more/a/desk"), ("b/desk", "a/desk")), (("b", "./b"), ("b", "b"))],
+)
+def test_runs_of_one_agent_are_told_apart_and_stay_in_order(folders, names, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for folder in folders:
+        _write(tmp_path / folder, EVALS)
+    assert run(["scores", *folders, "--markdown"]) == 0
+    header, _, *lines = capsys.readouterr().out.splitlines()
+    assert header.startswith("| run | dataset | agent |")
+    assert [line.split(" | ")[0] for line in lines] == [f"| {name}" for name in names]
+
+
+def test_runs_of_several_agents_need_no_names(tmp_path, capsys):
+    for agent in ("hiql", "cta"):
+        _write(tmp_path / agent, EVALS.replace(",cta,", f",{agent},"))
+    assert run(["scores", str(tmp_path / "hiql"), str(tmp_path / "cta"), "--markdown"]) == 0
+    header, _, *lines = capsys.readouterr().out.splitlines()
+    assert header.startswith("| dataset | agent |")
+    assert [line.split(" | ")[1] for line in lines] == ["hiql", "cta"]
+
+
+def test_one_seed_has_no_deviation(tmp_path, capsys):
+    _write(tmp_path, "\n".join(line for line in EVALS.splitlines() if ",cta,1," not in line))
+    assert run(["scores", str(tmp_path), "--markdown"]) == 0
+    assert capsys.readouterr().out.rstrip().endswith("| 40.0 |")
+
+
+def _write(folder, text):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "eval.csv").write_text(text)

@@ -15,6 +15,7 @@ from cta.cli.data import main, origin
 from cta.data import TrajectoryDataset
 from cta.data import download as download_module
 from cta.data.download import download, read_record
+from cta.envs.datasets import open_dataset
 from cta.envs.generate_record import simulator_notice
 from cta.errors import CtaError
 
@@ -173,9 +174,8 @@ def test_what_is_not_a_dataset_is_refused(shelf, tmp_path):
 
 
 def test_no_network_is_one_line_that_offers_to_generate(shelf, tmp_path):
-    with pytest.raises(
-        CtaError, match=r"cannot download scene-play-v0-val\.npz.*`cta data generate scene-play-v0`"
-    ) as one:
+    advice = re.escape(f"`cta data generate scene-play-v0 --out {tmp_path}`")
+    with pytest.raises(CtaError, match=rf"cannot download scene-play-v0-val\.npz.*{advice}") as one:
         main(["download", "scene-play-v0", "--dataset-dir", str(tmp_path)])
     assert "\n" not in str(one.value)
     with pytest.raises(CtaError, match="HTTP 404") as two:
@@ -183,6 +183,31 @@ def test_no_network_is_one_line_that_offers_to_generate(shelf, tmp_path):
     assert "generate" not in str(two.value)
     with pytest.raises(CtaError, match="generated on first use"):
         main(["download", "desk-play-v0"])
+
+
+def test_advice_for_missing_data_fills_the_folder_that_was_asked(tmp_path, monkeypatch):
+    mine = tmp_path / "my data"
+    with pytest.raises(CtaError) as elsewhere:
+        open_dataset("scene-play-v0", dataset_dir=mine)
+    assert f"`cta data generate scene-play-v0 --out '{mine}'`" in str(elsewhere.value)
+    assert f"`cta data download scene-play-v0 --dataset-dir '{mine}'`" in str(elsewhere.value)
+    monkeypatch.setenv("OGBENCH_DATA_DIR", str(mine))
+    for folder in (None, mine):
+        with pytest.raises(CtaError, match="`cta data generate scene-play-v0` or `cta data download scene-play-v0`"):
+            open_dataset("scene-play-v0", dataset_dir=folder)
+
+
+def test_the_list_has_the_sizes_of_the_files(tmp_path, capsys):
+    rows = np.zeros((5, 40), np.float32), np.zeros((5, 5), np.float32)
+    data = TrajectoryDataset.from_arrays(*rows, episode_lengths=[2, 3])
+    data.to_npz(tmp_path / "scene-play-v0.npz")
+    np.savez(tmp_path / "scene-noisy-v0.npz", **data.compact())
+    np.savez(tmp_path / "cube-single-play-v0.npz", **data.regular())
+    assert main(["list", "--dataset-dir", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    found = {words[0]: words[1] for line in lines if len(words := line.split()) >= 4}
+    assert {found[name] for name in ("scene-play-v0", "scene-noisy-v0", "cube-single-play-v0")} == {"3"}
+    assert found["cube-double-play-v0"] == "1.0M"
 
 
 def test_the_list_says_generated_published_or_absent(tmp_path, capsys):

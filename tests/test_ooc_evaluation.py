@@ -231,9 +231,18 @@ def test_evaluating_a_run(study, capsys, tmp_path):
     pairs = tmp_path / "own.toml"
     pairs.write_text('[[pair]]\nname = "lock it"\ncontext = {}\nevent = { drawer_lock = "locked" }\nK = 3\n')
     assert cta(["ooc", "evaluate", run, "--episodes", "2", "--pairs", str(pairs), "--step", "18,20"]) == 0
-    assert "drawer_lock → locked" in capsys.readouterr().out
-    rows = CsvLog(out / "runs" / "held-out" / "gcbc" / "ooc.csv").read()
-    assert [row["step"] for row in rows] == ["16"] * 6 + ["18"] * 2 + ["20"] * 2  # replaced, never added
+    said = capsys.readouterr().out
+    assert "drawer_lock → locked" in said and "ooc-own.csv" in said
+    folder = out / "runs" / "held-out" / "gcbc"
+    # In a table of their own: pair1 is another pair here.
+    assert [row["step"] for row in CsvLog(folder / "ooc.csv").read()] == ["16"] * 6 + ["18"] * 6 + ["20"] * 6
+    assert [row["step"] for row in CsvLog(folder / "ooc-own.csv").read()] == ["18"] * 2 + ["20"] * 2
+    assert cta(["ooc", "evaluate", run, "--episodes", "2", "--pairs", str(pairs), "--step", "20"]) == 0
+    assert len(CsvLog(folder / "ooc-own.csv").read()) == 4  # replaced, never added
+    pairs.write_text(pairs.read_text().replace('"locked"', '"unlocked"'))
+    assert cta(["ooc", "evaluate", run, "--episodes", "2", "--pairs", str(pairs), "--step", "20"]) == 1
+    assert "ooc-own.csv has scores of other pairs" in capsys.readouterr().err
+    capsys.readouterr()
     assert cta(["ooc", "evaluate", run, "--step", "newest"]) == 1
     assert "`last3`" in capsys.readouterr().err
 

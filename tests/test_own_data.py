@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from cta import CtaError, TrajectoryDataset, load_policy
+from cta import CtaError, TrajectoryDataset, load_policy, train
 from cta.agents.policy import GoalPolicy
 from cta.cli import run
 from cta.data.minari import read_minari
@@ -71,7 +71,7 @@ def test_the_page_ends_in_a_policy(page):
     assert np.ndim(names["near"]) == 0 and names["change"].ndim == 1
     assert names["data"].num_episodes == 100
     found = Run(folder / "run")
-    assert [row["step"] for row in found.offline()] == ["3", "6"]
+    assert [row["step"] for row in found.offline()] == ["3", "6"] and found.steps() == [3, 6]
     assert all(-1 <= float(row[key]) <= 1 for row in found.offline() for key in ("value_order", "dual_order"))
     assert found.offline()[0]["episodes"] == "10"  # a tenth of 100
     assert found.files.provenance()["dataset"]["held_out_episodes"] == 10
@@ -115,6 +115,21 @@ def test_an_exported_policy_acts_alike_without_the_package(page):
     assert about["provenance"]["seed"] == 0 and about["provenance"]["training"]["dataset"]["fingerprint"]
     unread = [name for name in about["functions"]["act"]["weights"] if name.startswith(("critic", "phi"))]
     assert not unread
+
+
+def test_a_wrong_setting_gets_the_nearest_name():
+    data = straight()
+    for settings, complaint in [
+        (
+            {"agent_settings": {"subgoal_step": 3}},
+            "unknown setting 'subgoal_step' of agent cta: did you mean 'subgoal_steps'?",
+        ),
+        ({"stepz": 3}, "unknown setting 'stepz' of a run: did you mean 'steps'?"),
+        ({"agent_settings": {"zzz": 3}}, "unknown setting 'zzz' of agent cta: there are "),
+    ]:
+        with pytest.raises(CtaError, match=re.escape(complaint)) as error:
+            train(data, **settings)
+        assert "\n" not in str(error.value)
 
 
 def test_policies_complain_in_one_line():

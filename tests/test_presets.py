@@ -7,8 +7,10 @@ from importlib.resources import files
 import pytest
 
 from cta.agents import REGISTRY, find
+from cta.cli.train import parse
 from cta.config import RunConfig
-from cta.presets import PAPER_NAMES, agent_preset, run_preset
+from cta.experiment import run_config
+from cta.presets import PAPER_NAMES, agent_preset, fit_intervals, run_preset
 
 PAPER = files("cta.results") / "paper"
 
@@ -204,3 +206,24 @@ def test_small_worlds_have_small_networks(agent):
 def test_an_unknown_dataset_keeps_the_defaults():
     for entry in REGISTRY.values():
         assert agent_preset(entry.config, "my-trajectories") == entry.config
+
+
+@pytest.mark.parametrize(
+    ("dataset", "steps", "chosen", "intervals"),
+    [
+        ("walk.npz", 50_000, {}, (2_500, 5_000, 5_000)),
+        ("walk.npz", 5_000, {"eval_interval": 1_000}, (250, 1_000, 500)),
+        ("walk.npz", 300, {}, (100, 100, 100)),
+        ("walk.npz", 3_000_000, {}, (5_000, 100_000, 100_000)),
+        ("scene-play-v0", 1_000_000, {}, (5_000, 100_000, 100_000)),
+        ("scene-play-v0", 50_000, {}, (2_500, 100_000, 5_000)),
+        ("scene-play-v0", 50_000, {"checkpoint_interval": 0}, (2_500, 100_000, 0)),
+        ("desk-play-v0", 6_000, {}, (500, 1_000, 1_000)),
+    ],
+)
+def test_a_short_run_is_kept_and_told_of_more_often(dataset, steps, chosen, intervals):
+    config = fit_intervals(run_config("cta", dataset, steps=steps, **chosen))
+    assert (config.log_interval, config.eval_interval, config.checkpoint_interval) == intervals
+    flags = [word for name, value in chosen.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    typed = parse(["--dataset", dataset, "--steps", str(steps), *flags])
+    assert (typed.log_interval, typed.eval_interval, typed.checkpoint_interval) == intervals

@@ -7,13 +7,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from cta.agents import find
 from cta.agents.policy import Policy
-from cta.cli import run
+from cta.cli import evaluate_results, run
 from cta.errors import CtaError
 from cta.experiment import Run
 from cta.results.rows import read_rows
@@ -148,7 +149,10 @@ def test_weights_score_like_the_run_they_come_from(story, tmp_path, capsys):
     assert [Path(file).name for file in files] == [f"{CELL}.seed{seed}.3k.safetensors" for seed in (0, 1)]
     # Known as trained before anybody scores it: no other machine trains it again.
     assert here.record("desk-play-v0", "gcbc")["training"][0]["seeds"] == [0, 1]
-    assert run(["evaluate", *files, "--results", str(here.folder), "--episodes", "2"]) == 0
+    # Without --results: into the folder they lie in.
+    assert run(["evaluate", *files, "--episodes", "2"]) == 0
+    assert f"2 scored into {here.folder}\n" in capsys.readouterr().out
+    assert all(Path(file).exists() for file in files)
     there = driver.results.cell("desk-play-v0", "gcbc").rows
     assert list(here.cell("desk-play-v0", "gcbc").rows) == [row for row in there if row.step == 3000]
     capsys.readouterr()
@@ -217,6 +221,32 @@ def test_held_out_pairs_are_cut_trained_kept_and_scored_elsewhere(tmp_path, caps
     shutil.copytree(tmp_path / "all", tmp_path / "out")
     code, text = driver.finish(driver.start())
     assert code == 0 and "the plan is done" in text, text
+
+
+def test_scores_go_into_the_folder_that_the_weights_lie_in(tmp_path, monkeypatch):
+    """Held-out pairs lie in its `ooc`; a results folder of that name is one like any other."""
+    for name, held_out, home in (
+        ("x/weights/a.safetensors", False, tmp_path / "x"),
+        ("x/ooc/weights/a.safetensors", True, tmp_path / "x"),
+        ("ooc/weights/a.safetensors", False, tmp_path / "ooc"),
+        ("x/a.safetensors", False, Path("results")),
+        ("x/weights", False, Path("results")),
+    ):
+        assert evaluate_results.results_folder(tmp_path / name, held_out=held_out) == home
+    (tmp_path / "x" / "weights").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "x" / "weights")
+    assert evaluate_results.results_folder(Path("a.safetensors"), held_out=False) == tmp_path / "x"
+
+
+def test_weights_of_several_folders_are_scored_each_into_its_own(tmp_path, monkeypatch, capsys):
+    item = SimpleNamespace(held_out=None, precision="float32")
+    monkeypatch.setattr("cta.results.candidates.candidates", lambda source, steps, seeds: [item])
+    monkeypatch.setattr("cta.results.scoring.score_into", lambda results, found, **options: (len(found), 0))
+    files = [str(tmp_path / name / "weights" / "a.safetensors") for name in ("x", "x", "y")]
+    assert run(["evaluate", *files]) == 0
+    assert capsys.readouterr().out == f"2 scored into {tmp_path / 'x'}\n1 scored into {tmp_path / 'y'}\n"
+    assert run(["evaluate", *files, "--results", "z"]) == 0
+    assert capsys.readouterr().out == "3 scored into z\n"
 
 
 def test_what_acting_reads_is_found_by_tracing():

@@ -1,6 +1,7 @@
 """What the driver decides, from files alone: nothing is started here."""
 
 import csv
+import io
 import os
 import time
 from dataclasses import replace
@@ -9,7 +10,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
+from cta.cli.reproduce import _summary
 from cta.envs.datasets import open_dataset
 from cta.reproduce.board import Board
 from cta.reproduce.crew import Options
@@ -142,8 +145,50 @@ def test_on_a_budget_weights_are_kept_at_once_and_go_when_they_are_scored(tmp_pa
     rows = [Row("desk-play-v0", "gcbc", 2, 800, task, 2, 1) for task in range(1, 6)]
     driver.space.results.add(empty("desk-play-v0", "gcbc"), rows)
     driver.space.tidy(unit, weights=True)
-    assert [path.name.split(".")[2] for path in driver.space.all_weights()] == ["seed0", "seed1", "seed3"]
+    assert [path.name.split(".")[2] for path in driver.space.weights_to_score()] == ["seed0", "seed1", "seed3"]
     assert not Recorded(tmp_path / "other").options.packs
+
+
+def summary(driver: Recorded) -> str:
+    """What the command says at its end."""
+    text = io.StringIO()
+    _summary(Console(file=text, width=200), driver)
+    return text.getvalue()
+
+
+def score_all(driver: Recorded, cell: PlannedCell) -> None:
+    rows = [Row(cell.dataset, cell.agent, s, p, t, 2, 1) for s in cell.seeds for p in cell.points for t in range(1, 6)]
+    driver.space.results.add(empty(cell.dataset, cell.agent), rows)
+
+
+def test_at_the_end_a_cell_is_judged_by_its_plan(tmp_path):
+    driver = Recorded(tmp_path)
+    rows = [Row("desk-play-v0", "gcbc", 2, 800, task, 2, 1) for task in range(1, 6)]
+    driver.space.results.add(empty("desk-play-v0", "gcbc"), rows)
+    assert "gcbc on desk-play-v0: missing seed 0 at 800, 900, 1k; " in summary(driver)
+    assert "seed 2 at 900, 1k" in summary(driver)
+    score_all(driver, CELL)
+    said = summary(driver)
+    assert "gcbc on desk-play-v0: complete\n" in said and "missing" not in said and "the plan is done" in said
+
+
+def test_a_plan_smaller_than_the_papers_protocol_says_both(tmp_path):
+    small = replace(CELL, dataset="scene-play-v0", agent="cta", seeds=(0, 1), points=(800_000, 900_000, 1_000_000))
+    driver = Recorded(tmp_path, small)
+    score_all(driver, small)
+    said = summary(driver)
+    assert "cta on scene-play-v0: complete by this plan; by the paper's protocol missing seed 0 at 800k, " in said
+
+
+def test_weights_that_are_scored_are_not_to_be_scored(tmp_path):
+    driver = Recorded(tmp_path)
+    for seed in CELL.seeds:
+        path = driver.space.weights_file(CELL, seed, 1000)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    assert "weights to score elsewhere: 4 files" in summary(driver)
+    score_all(driver, CELL)
+    assert "weights to score" not in summary(driver) and path.exists()
 
 
 @pytest.mark.parametrize(("rate", "fits"), [(12.0, True), (9.0, False)])

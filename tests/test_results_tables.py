@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from pathlib import Path
 from statistics import fmean, pstdev
 
@@ -12,6 +13,7 @@ from cta.cli import run
 from cta.cli.table import filler
 from cta.results.formats import MARK, NOTHING, filled
 from cta.results.paper import TABLES, paper_scores
+from cta.results.records import empty
 from cta.results.statistics import difference_interval, summarise
 from cta.results.store import Results
 from test_results_store import PUZZLE, record, rows
@@ -172,15 +174,91 @@ def test_a_picture_in_a_document_follows_the_results(folder, tmp_path, capsys):
 
 def test_without_results_documents_say_so(tmp_path, capsys):
     document = tmp_path / "README.md"
+    (tmp_path / "none").mkdir()
     document.write_text("<!-- table: main --ours -->\n<!-- /table -->\n<!-- curves: c.png -->\n<!-- /curves -->\n")
     assert run(["table", "--update", str(document), "--results", str(tmp_path / "none")]) == 0
     assert document.read_text().count(NOTHING) == 2 and not (tmp_path / "c.png").exists()
     assert run(["table", "--check", str(document), "--results", str(tmp_path / "none")]) == 0
     for words in (["main", "--ours"], ["ooc", "--ours"], ["main", "--ours", "--format", "latex"]):
         assert run(["table", *words, "--results", str(tmp_path / "none")]) == 0
+    capsys.readouterr()
     assert run(["results", "list", str(tmp_path / "none")]) == 0
+    assert capsys.readouterr().out == NOTHING
     assert run(["table", "--curves", str(tmp_path / "c.png"), "--results", str(tmp_path / "none")]) == 1
     assert "no results to draw" in capsys.readouterr().err
+
+
+AT_80 = {
+    "main": ["dataset", "agent", "paper", "ours", "seeds", "state"],
+    "hierarchy": ["dataset", "agent", "paper", "ours", "95% CI", "seeds", "state"],
+}
+
+
+@pytest.mark.parametrize("name", AT_80)
+def test_a_narrow_terminal_keeps_the_numbers_whole_and_names_what_it_leaves_out(folder, capsys, monkeypatch, name):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, header, rule, *lines = printed(capsys, folder, name, "--ours").splitlines()
+    assert re.split(r"  +", header.strip()) == AT_80[name] and len(rule) <= 80
+    (mine,) = [line for line in lines if " cta " in line and line.startswith(PUZZLE)]
+    assert re.split(r"  +", mine.strip())[2:4] == ["84 ± 3", "79.0 ± 2.2"] and mine.strip().endswith("complete")
+    (said,) = [line for line in lines if line.startswith("no room for: ")]
+    assert "ours − paper (95% CI), IQM (95% CI)" in said and "steps, episodes, data; a wider terminal" in said
+    assert "--format markdown" in said
+
+
+def test_columns_leave_a_terminal_the_least_important_first(folder, capsys, monkeypatch):
+    counts = []
+    for width in (200, 160, 120, 100, 80, 40):
+        monkeypatch.setenv("COLUMNS", str(width))
+        text = printed(capsys, folder, "main", "--ours", "--agents", "cta")
+        counts.append(len(re.split(r"  +", text.splitlines()[1].strip())))
+        assert "79.0 ± 2.2" in text and (counts[-1] == 12) == ("no room for" not in text)
+    assert counts[0] == 12 and counts[-1] == 5 and counts == sorted(counts, reverse=True)
+
+
+def test_held_out_pairs_fit_80_columns_with_success_below_direct_success(folder, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = printed(capsys, folder, "ooc", "--no-intervals")
+    table = text[: text.index("no room for")].splitlines()
+    assert max(map(len, table)) <= 80
+    at = next(number for number, line in enumerate(table) if "65.0 ± 2.2" in line)
+    assert table[at].split()[:3] == [PUZZLE, "pair1", "cta"] and table[at + 1].strip().endswith("(93.0 ± 2.2)")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["main", "--agents", "ctaa"], "--agents ctaa: not in the table main: did you mean cta"),
+        (["main", "--datasets", "scene"], "--datasets scene: not in the table main: did you mean scene-play-v0?"),
+        (["ooc", "--agents", "zzz"], "--agents zzz: not in the table ooc: it has cta, "),
+        (["maze", "--datasets", "desk-play-v0", "--ours"], "--datasets desk-play-v0: not in the table maze: "),
+    ],
+)
+def test_mistyped_names_get_a_line_with_the_nearest(folder, capsys, words, complaint):
+    assert run(["table", *words, "--results", str(folder)]) == 1
+    out, err = capsys.readouterr()
+    assert complaint in err and not out and err.count("\n") == 1
+
+
+def test_a_mistyped_folder_is_not_an_empty_one(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for words in (["table", "main", "--results", "nowhere"], ["results", "list", "nowhere"], ["results", "list"]):
+        assert run(words) == 1
+        assert ": no such folder\n" in capsys.readouterr().err
+    # Who has no results of their own still has the paper's.
+    assert run(["table", "main", "--no-intervals"]) == 0
+    assert "scene-play-v0" in capsys.readouterr().out
+
+
+def test_results_of_no_table_of_the_paper_are_not_called_none(tmp_path, capsys):
+    desk = [row._replace(dataset="desk-play-v0") for row in rows(agent="gcbc")]
+    Results(tmp_path).add(empty("desk-play-v0", "gcbc"), desk)
+    assert run(["table", "main", "--ours", "--results", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert f"are in no table of the paper: `cta results list {tmp_path}` shows them" in said
+    # Nothing of ours in one table is no mistake if another has it.
+    Results(tmp_path).add(record(), rows())
+    assert run(["table", "maze", "--ours", "--results", str(tmp_path)]) == 0
 
 
 def test_curves_are_drawn(folder, tmp_path):

@@ -4,9 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib
 import pytest
 
+import cta
 from cta.cli import run
+from cta.config import DualConfig
 
 
 def test_cli_report_prints_the_facts_and_its_time(capsys: pytest.CaptureFixture[str]) -> None:
@@ -18,7 +21,9 @@ def test_cli_report_prints_the_facts_and_its_time(capsys: pytest.CaptureFixture[
 
 def test_cli_writes_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "new" / "figures"
+    before = dict(matplotlib.rcParams)
     assert run(["theory", "--no-bridge", "--out", str(out)]) == 0
+    assert dict(matplotlib.rcParams) == before  # whoever draws next has their own style
     names = {path.stem for path in out.iterdir()}
     assert names == {"fields", "surrogate_fields", "spectra", "completion", "lights"}
     assert all(path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 5000 for path in out.iterdir())
@@ -53,3 +58,22 @@ def test_cli_without_the_bridge_needs_no_jax() -> None:
         "sys.exit('jax' in sys.modules or 'matplotlib' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("agent", "measured"), [("gcivl-dual", True), ("hiql", False), ("gcbc", False)])
+def test_cli_measures_runs_with_a_dual_representation(
+    agent: str, measured: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = {"hidden": (8,), "batch_size": 8}
+    if measured:
+        small["dual"] = DualConfig(hidden=(8,), dim=4)
+    path = tmp_path / "run"
+    settings = {"steps": 2, "eval_interval": 0, "checkpoint_interval": 0, "run_dir": str(path), "quiet": True}
+    cta.train("desk-play-v0", agent=agent, agent_settings=small, **settings)
+    capsys.readouterr()
+    assert run(["theory", "--run", str(path)]) == (0 if measured else 1)
+    said = capsys.readouterr()
+    if measured:
+        assert "gcivl-dual, seed 0, step 2" in " ".join(said.out.split()) and "drawer" in said.out
+    else:
+        assert f"agent '{agent}' has no dual representation" in said.err

@@ -63,7 +63,7 @@ class Ablation:
     dataset_dir: str | None = None
 
     def check(self) -> None:
-        """Complain in one line about what cannot be."""
+        """Complain in one line about what cannot be, before any cell is trained."""
         for name, chosen in (("--values", self.values), ("--dataset", self.datasets)):
             if not chosen or len(set(chosen)) != len(chosen):
                 raise CtaError(f"{name}: name each once, and at least one")
@@ -71,7 +71,9 @@ class Ablation:
             raise CtaError(f"--values: {MEANING[self.what]} is at least 1, not {min(map(int, self.values))}")
         for dataset in self.datasets:
             for value in self.values:
-                self.config(dataset, value).check()
+                config = self.config(dataset, value)
+                config.check()
+                _check_same_experiment(self.folder(dataset, value), config)
 
     def config(self, dataset: str, value: int | str) -> RunConfig:
         """The preset of this agent and dataset with the one setting changed."""
@@ -131,18 +133,29 @@ def _train(ablation: Ablation, dataset: str, value: int | str, *, say: Callable[
     config = ablation.config(dataset, value)
     path = ablation.folder(dataset, value)
     label = f"{config.dataset_name}, {ablation.what} = {value}"
-    if not (path / "config.json").exists():
+    if not _begun(path):
         say(f"{label}: {config.steps:,} steps")
         return start(config, quiet=quiet)
     run = Run(path)
-    if _comparable(run.config) != _comparable(config):
-        different = sorted(key for key, old in _comparable(run.config).items() if old != _comparable(config).get(key))
-        raise CtaError(f"{path} was trained with other settings ({', '.join(different)}); choose another --out")
     if "finished" in run.files.provenance():
         say(f"{label}: finished before")
         return run
     say(f"{label}: going on")
     return resume(path, quiet=quiet)
+
+
+def _begun(path: Path) -> bool:
+    return (path / "config.json").exists()
+
+
+def _check_same_experiment(path: Path, config: RunConfig) -> None:
+    """Refuse a cell whose folder holds another experiment."""
+    if not _begun(path):
+        return
+    old, new = _comparable(Run(path).config), _comparable(config)
+    different = sorted(key for key in old | new if old.get(key) != new.get(key))
+    if different:
+        raise CtaError(f"{path} was trained with other settings ({', '.join(different)}); choose another --out")
 
 
 def _comparable(config: RunConfig) -> dict[str, Any]:

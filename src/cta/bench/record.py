@@ -1,5 +1,6 @@
 """The record of a benchmark: a JSON file with the device and a list of entries, and the same as tables."""
 
+import itertools
 import json
 import os
 import time
@@ -29,6 +30,12 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "memory": (*SPEED, "host_peak_bytes", "device_peak_bytes", "data_bytes", "device_beside_data_bytes"),
 }
 """Columns shown of the known kinds; other kinds show all they have. The file always holds everything."""
+
+
+def free_path(path: Path) -> Path:
+    """The path, or with -2, -3, … the first that nothing has: a record may be the evidence of something."""
+    numbered = (path.with_stem(f"{path.stem}-{number}") for number in itertools.count(2))
+    return next(one for one in itertools.chain([path], numbered) if not one.exists())
 
 
 def write(path: Path, entries: list[Entry], hardware: dict[str, Any]) -> None:

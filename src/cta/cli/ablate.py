@@ -17,15 +17,16 @@ Train an agent over a grid of one setting: k, the steps to a subgoal; b, the ran
 what changes if the paper's text is followed where the released code does something else.
 
 Everything else stays as the paper has it for the dataset. Success over training and the mean of the last three
-evaluations are drawn as in the paper's figures. Finished runs are kept: run the command again to go on after a stop.
+evaluations are drawn as in the paper's figures. Finished runs are kept: run the command again to go on after a stop. A
+grid with other steps, seeds, agents or datasets needs an OUT of its own.
 
 Writes ablation.png, summary.csv, evaluations.csv and record.json to OUT, and a run directory for each value.
 
   cta ablate k                                        k = 10, 20, 30, 40 on the desk
   cta ablate b --seeds 4 --steps 6000                 b = 4, 8, 16, 32
-  cta ablate k --values 5 10 20 --dataset scene-play-v0 --dataset puzzle-4x4-play-v0
+  cta ablate k --dataset scene-play-v0 --dataset puzzle-4x4-play-v0 --out runs/ablate-k-large
   cta ablate reading --seeds 4 --steps 3000           all readings on the desk
-  cta ablate reading --values code unscaled --agent hiql-analogy
+  cta ablate reading --values code unscaled --agent hiql-analogy --out runs/ablate-reading-hiql
 
 exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted; the same command goes on
 """

@@ -24,7 +24,7 @@ Writes map.png, neighbours-*.png, purity.csv, purity.json, map.json and frames/ 
   cta analogies RUN                               20,000 pairs
   cta analogies RUN --pairs 5000                  a quicker map
   cta analogies RUN --query "open the drawer"     nearest analogies of a pair of this task
-  cta analogies RUN --query ooc --query 7824:7839 the world's held-out pairs, and two rows of the data
+  cta analogies RUN --query ooc --query 806:813   the world's held-out pairs, and two rows of the data
 """
 
 

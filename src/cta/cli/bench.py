@@ -69,7 +69,8 @@ class Settings:
     workers: int | None = None
     """Processes of generate and evaluate (default: the number of cores)."""
     out: Path | None = None
-    """The record (default: benchmarks/WHAT-DEVICE.json)."""
+    """The record; one that is there is replaced (default: benchmarks/WHAT-DEVICE.json, with -2, -3, … where there is
+    one already)."""
 
 
 def main(argv: list[str]) -> int:
@@ -81,7 +82,7 @@ def main(argv: list[str]) -> int:
     for found, hardware in _measured(settings, Console(file=sys.stderr, highlight=False)):
         entries += found
         device = str(hardware["device"]).lower().replace(" ", "-")
-        path = settings.out or Path("benchmarks") / f"{'-'.join(settings.what)}-{device}.json"
+        path = path or record.free_path(Path("benchmarks") / f"{'-'.join(settings.what)}-{device}.json")
         record.write(path, entries, hardware)  # each time: what was measured outlives what goes wrong later
     console = Console(highlight=False, file=sys.stdout, width=None if sys.stdout.isatty() else 160)
     for table in record.tables(entries):

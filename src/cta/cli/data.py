@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import tyro
 from rich import box
 from rich.console import Console
@@ -17,6 +18,7 @@ from cta.data.files import resolve
 from cta.data.minari import PREFIX
 from cta.data.npz import NpzReader
 from cta.data.progress import human
+from cta.envs.datasets import folder_flag
 from cta.envs.generate import default_workers, generate, plan_job
 from cta.envs.names import DESK_DATASETS, KNOWN
 from cta.errors import CtaError
@@ -111,7 +113,8 @@ def download_command(
         raise CtaError(f"{name} is not published: it is generated on first use, or by `cta data generate {name}`")
     spec = KNOWN.get(name)
     makes = spec is not None and not spec.needs_expert
-    advice = f"Without a network: `cta data generate {name}` makes it here" if makes else "It needs a network"
+    generates = f"cta data generate {name}{folder_flag('--out', dataset_dir)}"
+    advice = f"Without a network: `{generates}` makes it here" if makes else "It needs a network"
     try:
         paths = download(name, dataset_folder(dataset_dir), extra_mirrors=mirror, advice=advice)
     except KeyboardInterrupt:
@@ -123,7 +126,9 @@ def download_command(
 
 
 def list_command(*, dataset_dir: DataFolder = None) -> int:
-    """Show the known datasets, their size, and whether they are here: generated, published or absent.
+    """Show the known datasets, and whether they are here: generated, published or absent.
+
+    The size is the file's own; of a dataset that is not here, what it has in full.
 
     For example:
 
@@ -143,12 +148,9 @@ def list_command(*, dataset_dir: DataFolder = None) -> int:
     for spec in KNOWN.values():
         ways = [] if spec.needs_expert else ["generate"]
         ways += [] if spec.name in DESK_DATASETS else ["download"]
-        table.add_row(
-            spec.name,
-            human(spec.episodes * spec.episode_steps),
-            origin(resolve(spec.name, dataset_dir=folder).train),
-            ", ".join(ways),
-        )
+        path = resolve(spec.name, dataset_dir=folder).train
+        size = transitions(path) or spec.episodes * spec.episode_steps
+        table.add_row(spec.name, human(size), origin(path), ", ".join(ways))
     console = Console()
     console.print(table)
     console.print(f"download: {', '.join(mirrors())}")
@@ -187,6 +189,19 @@ def origin(path: Path) -> str:
     except CtaError:
         return "damaged"
     return "generated" if (record or {}).get("created_by") == "cta" else "published"
+
+
+def transitions(path: Path) -> int | None:
+    """How many a file has, told from the marks of its episodes' ends alone; None if it is absent or damaged."""
+    try:
+        with NpzReader(path) as file:
+            compact = "valids" in file.keys
+            marks = file["valids" if compact else "terminals"]
+            if "next_observations" in file.keys:  # there every row is a transition
+                return marks.size
+    except CtaError:
+        return None
+    return int(np.count_nonzero(marks if compact else marks == 0))
 
 
 COMMANDS: dict[str, Any] = {

@@ -15,14 +15,19 @@ DESCRIPTION = """\
 Score a run's policies by OGBench's protocol: five tasks, 50 episodes each, temperature 0.
 
 Start, goal and settling steps of every episode are fixed by its seed, so scores are paired across checkpoints and
-methods. Results are added to RUN/evaluate.csv (columns as in eval.csv); scoring the same step again replaces its rows.
+methods. Results are added to RUN/evaluate.csv (columns as in eval.csv, and env, temperature, noise, eval_seed);
+scoring the same step again in the same way replaces its rows.
 
   cta evaluate RUN                          the newest checkpoint of every seed
   cta evaluate RUN --step 800000,900000     these checkpoints
   cta evaluate RUN --episodes 10 --videos 2 a quick look, and two videos a task
   cta evaluate RUN --env my_env:make        in a Gymnasium environment of your own (docs/own-data.md)
-  cta evaluate WEIGHTS.safetensors…         what `cta reproduce` kept, or with --results DIR a run, into result files
+  cta evaluate WEIGHTS.safetensors…         what `cta reproduce` kept, into the results folder it lies in
+  cta evaluate RUN --results DIR            a run into a results folder; --help after either says more
 """
+
+
+TABLE = "evaluate.csv"
 
 
 @dataclass(frozen=True)
@@ -84,8 +89,9 @@ def main(argv: list[str]) -> int:
         video_frame_skip=settings.video_frame_skip,
     )
     run.config.check()
-    rows = _score(run, choose_steps(run, settings.step), _evaluator(run, settings))
+    rows = _score(run, choose_steps(run, settings.step), _evaluator(run, settings), settings.env)
     print_scores(rows, run)
+    print(f"rows: {run.path / TABLE}")
     if settings.videos:
         step, networks = run.networks(int(rows[-1]["step"]))
         record(run, step, networks[0], episodes=settings.videos)
@@ -110,12 +116,23 @@ def _evaluator(run: Any, settings: Settings) -> Any:
     )
 
 
-def _score(run: Any, steps: list[int], evaluator: Any) -> list[dict[str, Any]]:
+def _fits(row: dict[str, str], values: dict[str, str]) -> bool:
+    return all(row.get(name, value) == value for name, value in values.items())
+
+
+def _score(run: Any, steps: list[int], evaluator: Any, env: str | None) -> list[dict[str, Any]]:
     from cta.experiment.chosen import chosen_networks
     from cta.experiment.scoring import score_rows
 
     rows: list[dict[str, Any]] = []
-    config, log = run.config, run.files.eval_log("evaluate.csv")
+    config = run.config
+    how = {
+        "env": env or "",
+        "temperature": str(config.eval_temperature),
+        "noise": str(config.eval_gaussian),
+        "eval_seed": str(config.eval_seed),
+    }
+    log = run.files.eval_log(TABLE, more=tuple(how))
     with evaluator, Progress(console=Console(stderr=True), transient=True) as bar:
         for step, networks in chosen_networks(run, steps):
             task = bar.add_task(f"step {step:,}")
@@ -125,6 +142,7 @@ def _score(run: Any, steps: list[int], evaluator: Any) -> list[dict[str, Any]]:
 
             good = run.good_seeds(step)  # the others are named beneath the table
             fresh = score_rows(evaluator, run.agent, networks, config, step, progress, seeds=good)
-            log.exchange(lambda row, step=step: int(row["step"]) == step, fresh)
+            same = {**how, "step": str(step)}
+            log.exchange(lambda row, same=same: _fits(row, same), [{**row, **how} for row in fresh])
             rows += fresh
     return rows

@@ -51,11 +51,12 @@ def evaluate_command(
     """
     from cta.experiment import Run
     from cta.experiment.chosen import choose_steps
-    from cta.ooc.scoring import evaluate_run, held_out_of_run
+    from cta.ooc.scoring import evaluate_run, held_out_of_run, table_name
     from cta.ooc.table import summarise
 
     opened = Run(run)
     wanted = held_out_of_run(opened, pairs)
+    name = table_name(opened, wanted, pairs)
     steps = choose_steps(opened, step)
     with Progress(console=Console(stderr=True), transient=True) as bar:
         rows = evaluate_run(
@@ -66,12 +67,13 @@ def evaluate_command(
             eval_seed=eval_seed,
             workers=workers,
             progress=_episode_bar(bar),
+            name=name,
         )
     console = _wide_console()
     for number, pair in wanted.numbered():
         console.print(f"pair{number}: {pair.describe(wanted.layout)}")
     _print_lines(console, summarise(rows, data=_data_kind(opened)), as_markdown=markdown)
-    console.print(f"rows: {opened.path / 'ooc.csv'}, event logs: {opened.path / 'ooc'}")
+    console.print(f"rows: {opened.path / name}.csv, event logs: {opened.path / name}")
     return 0
 
 

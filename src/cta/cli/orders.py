@@ -41,7 +41,9 @@ def _mean_of_last(rows: Sequence[Mapping[str, str]], column: str) -> str:
         if row[column]:
             curves[row["seed"]].append(float(row[column]))
     means = [fmean(curve[-LAST:]) for curve in curves.values()]
-    return f"{fmean(means):.3f} ± {pstdev(means):.3f}" if means else "–"
+    if not means:
+        return "–"
+    return f"{fmean(means):.3f}" + (f" ± {pstdev(means):.3f}" if len(means) > 1 else "")
 
 
 def print_orders(lines: Sequence[tuple[str, ...]], *, markdown: bool = False) -> None:

@@ -125,7 +125,7 @@ def _summary(console: Console, driver) -> None:
     for cell in space.plan.cells:
         known = space.store(cell).cell(cell.dataset, cell.agent)
         if known.rows:
-            console.print(f"{cell.name}: {'complete' if known.complete else known.missing()}", markup=False)
+            console.print(f"{cell.name}: {space.missing(cell) or _whole(known)}", markup=False)
     left = [part for cell in space.plan.cells for part in space.left(cell)]
     console.print(f"results: {space.results.folder}")
     if left:
@@ -134,10 +134,19 @@ def _summary(console: Console, driver) -> None:
             console.print(f"  {part}", markup=False)
     else:
         console.print(done(space), markup=False)
-    files = space.all_weights()
+    files = space.weights_to_score()
     if files:
         size = sum(file.stat().st_size for file in files if file.exists()) / 2**20
         console.print(f"weights to score elsewhere: {len(files)} files, {size:.0f} MiB in {space.results.folder}")
+
+
+def _whole(known) -> str:
+    """Of a cell that has all the plan asks for; the plan may ask for less than the paper's protocol."""
+    from cta.results.paper import in_paper
+
+    if known.complete or not in_paper(known.dataset, known.agent, held_out=known.held_out):
+        return "complete"
+    return f"complete by this plan; by the paper's protocol {known.missing()}"
 
 
 def seconds(text: str, flag: str) -> float:

@@ -37,9 +37,7 @@ def add_command(folders: Folders, *, to: Folder = Path("results"), replace: bool
     target = Results(to)
     console = Console(highlight=False, soft_wrap=True)
     for folder in folders:
-        if not folder.is_dir():
-            raise CtaError(f"{folder}: no such folder")
-        cells = target.merge(Results(folder), replace=replace)
+        cells = target.merge(Results(folder).existing(), replace=replace)
         if not cells:
             raise CtaError(f"{folder}: no results in it")
         for cell in cells:
@@ -62,8 +60,7 @@ def list_command(folder: Annotated[Path, Positional, arg(metavar="DIR")] = Path(
     table = Table(box=box.SIMPLE_HEAD)
     for column in ("dataset", "agent", "seeds", "steps", "success, %", "state"):
         table.add_column(column, overflow="fold")
-    results = Results(folder)
-    for cell in [*results.cells(), *results.held_out().cells()]:
+    for cell in Results(folder).existing().all_cells():
         seeds, _, rates = task_matrix(cell.counted())
         scores = [100 * sum(rate) / len(rate) for rate in rates]
         steps = sorted({row.step for row in cell.rows})
@@ -75,7 +72,7 @@ def list_command(folder: Annotated[Path, Positional, arg(metavar="DIR")] = Path(
             f"{sum(scores) / len(scores):.1f}" if scores else "–",
             "complete" if cell.complete else cell.missing(),
         )
-    Console(highlight=False).print(table)
+    Console(highlight=False).print(table if table.row_count else "No results yet.")
     return DONE
 
 

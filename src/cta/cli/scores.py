@@ -1,6 +1,8 @@
 """cta scores"""
 
+import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -17,6 +19,7 @@ from cta.errors import CtaError
 
 DESCRIPTION = """\
 Compare runs: success per task and overall, mean ± standard deviation over seeds, mean of the last three evaluations.
+Lines stand in the order of the runs. Where dataset and agent do not tell runs apart, a column names the folders.
 
 Runs on data without an environment are compared by how well their values order held-out trajectories.
 
@@ -43,16 +46,18 @@ def main(argv: list[str]) -> int:
 
     orders = {run: rows for run in settings.runs if (rows := read_offline(run))}
     if orders:
-        print_orders(sorted(order_line(rows, str(run)) for run, rows in orders.items()), markdown=settings.markdown)
-    lines = sorted((_line(run) for run in settings.runs if run not in orders), key=lambda line: line[:2])
-    if not lines:
+        print_orders([order_line(rows, str(run)) for run, rows in orders.items()], markdown=settings.markdown)
+    scored = [run for run in settings.runs if run not in orders]
+    if not scored:
         return DONE
+    header, *lines = _with_names(scored, [HEADER, *map(_line, scored)])
     if settings.markdown:
-        print(markdown(lines))
+        print(markdown(header, lines))
         return DONE
     table = Table()
-    for column in HEADER:
-        table.add_column(column, justify="left" if column in ("dataset", "agent") else "right")
+    for column in header:
+        left = column in ("run", "dataset", "agent")
+        table.add_column(column, justify="left" if left else "right", overflow="fold")  # names must not be cut off
     for line in lines:
         table.add_row(*map(Text, line))
     Console(highlight=False).print(table)
@@ -62,9 +67,27 @@ def main(argv: list[str]) -> int:
 HEADER = ("dataset", "agent", "step", "seeds", "episodes", "1", "2", "3", "4", "5", "success, %")
 
 
-def markdown(lines: list[tuple[str, ...]]) -> str:
-    """A Markdown table of `_line`s."""
-    rows = [HEADER, ("---",) * len(HEADER), *lines]
+def _with_names(runs: Sequence[Path], rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """The header and the lines, with a first column for the runs where dataset and agent repeat."""
+    labels = [line[:2] for line in rows[1:]]
+    if len(set(labels)) == len(labels):
+        return rows
+    return [(name, *row) for name, row in zip(("run", *short_names(runs)), rows, strict=True)]
+
+
+def short_names(runs: Sequence[Path]) -> list[str]:
+    """The ends of the paths, with as many folders as it takes to tell different ones apart."""
+    paths = [Path(os.path.abspath(run)) for run in runs]
+    for folders in range(1, max(len(path.parts) for path in paths)):
+        names = [str(Path(*path.parts[-folders:])) for path in paths]
+        if len(set(names)) == len(set(paths)):
+            return names
+    return list(map(str, paths))
+
+
+def markdown(header: tuple[str, ...], lines: Sequence[tuple[str, ...]]) -> str:
+    """A Markdown table."""
+    rows = [header, ("---",) * len(header), *lines]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
@@ -97,8 +120,15 @@ def _line(run: Path) -> tuple[str, ...]:
         rates = [int(row["successes"]) / int(row["episodes"]) for row in recent if row["task"] == task]
         tasks.append(f"{100 * fmean(rates):.0f}" if rates else "–")
     scores = [100 * score for seed, score in by_seed.items() if seed not in missing]
-    overall = f"{fmean(scores):.1f} ± {pstdev(scores):.1f}" if scores else "–"
-    return (*common[:2], f"{last[-1]:,}", str(len(scores)), common[2], *tasks, overall)
+    return (*common[:2], f"{last[-1]:,}", str(len(scores)), common[2], *tasks, _overall(scores))
+
+
+def _overall(scores: Sequence[float]) -> str:
+    """Mean and spread over seeds; one seed has no spread."""
+    if not scores:
+        return "–"
+    spread = f" ± {pstdev(scores):.1f}" if len(scores) > 1 else ""
+    return f"{fmean(scores):.1f}{spread}"
 
 
 def _trained_seeds(run: Path) -> list[int]:

@@ -59,8 +59,12 @@ class Settings:
 def main(argv: list[str]) -> int:
     settings = tyro.cli(Settings, args=argv, prog="cta table", description=DESCRIPTION)
     from cta.results.formats import FORMATS, refill, show
-    from cta.results.store import Results
+    from cta.results.store import DEFAULT, Results
 
+    results = Results(settings.results)
+    # Without any results of one's own there are still the paper's tables.
+    if settings.results != DEFAULT:
+        results.existing()
     console = Console(highlight=False, soft_wrap=True)
     if settings.curves:
         from cta.results.curves import draw_curves
@@ -76,7 +80,9 @@ def main(argv: list[str]) -> int:
     elif settings.name is None:
         raise CtaError("which table? main, ooc, gcb, maze, pixel, noisy or hierarchy")
     else:
-        table = _build(settings, Results(settings.results))
+        table = _build(settings, results)
+        if settings.ours and not table.lines:
+            _refuse_foreign(results)
         if settings.format == "terminal":
             show(table, Console(highlight=False))
         else:
@@ -117,6 +123,16 @@ def _build(settings: Settings, results):
     assert settings.name is not None
     selection = Selection(_set(settings.agents), _set(settings.datasets), settings.ours, settings.intervals)
     return build(settings.name, results, selection)
+
+
+def _refuse_foreign(results) -> None:
+    """Results that no table of the paper has a line for are not "no results": say what shows them."""
+    from cta.results.paper import in_paper
+
+    cells = [cell for cell in results.all_cells() if cell.rows]
+    if cells and not any(in_paper(cell.dataset, cell.agent, held_out=cell.held_out) for cell in cells):
+        folder = results.folder
+        raise CtaError(f"the results in {folder} are in no table of the paper: `cta results list {folder}` shows them")
 
 
 def _cells(settings: Settings) -> list:

@@ -58,12 +58,14 @@ def measure_run(path: Path, *, gamma: float) -> int:
     """Print how context-invariant the analogies of each seed of a desk run are."""
     from rich.console import Console
 
+    from cta.agents.conditioning import GoalConditioned
+    from cta.agents.dual import DualLearner
     from cta.experiment import Run
     from cta.theory.report import desk_table
 
     run = Run(path)
-    dual = getattr(run.agent, "dual", None)
-    if dual is None:
+    dual = run.agent.goal.learner if isinstance(run.agent, GoalConditioned) else None
+    if not isinstance(dual, DualLearner):
         raise CtaError(f"{path}: agent '{run.config.agent_name}' has no dual representation to measure")
     if not run.config.dataset_name.startswith("desk"):
         raise CtaError(f"{path} was trained on {run.config.dataset_name}; contexts are known for the desk only")

@@ -43,11 +43,12 @@ def main(argv: list[str]) -> int:
 def parse(argv: list[str]) -> RunConfig:
     """The preset of --agent and --dataset, changed by every other flag."""
     from cta.experiment import run_config
+    from cta.presets import fit_intervals
 
     argv = translate(argv)
     default = run_config(_value(argv, "--agent") or "cta", _value(argv, "--dataset", "--env-name") or "desk-play-v0")
     config = tyro.cli(RunConfig, default=default, args=argv, prog="cta train", description=DESCRIPTION)
-    return replace(config, agent_name=default.agent_name)
+    return fit_intervals(replace(config, agent_name=default.agent_name))
 
 
 def translate(argv: list[str]) -> list[str]:

@@ -1,5 +1,6 @@
 """Opening a dataset by name or file, making the embedded worlds' data on first use."""
 
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -39,10 +40,16 @@ def open_dataset(
             train, validation = replace(train, info={}), replace(validation, info={})
         return files.name, train, validation
     spec = known_spec(files.name)
-    ways = f"`cta data download {files.name}`"
+    ways = f"`cta data download {files.name}{folder_flag('--dataset-dir', dataset_dir)}`"
     if not spec.needs_expert:
-        ways = f"`cta data generate {files.name}` or {ways}"
+        ways = f"`cta data generate {files.name}{folder_flag('--out', dataset_dir)}` or {ways}"
     raise CtaError(f"{files.name} is not in {files.train.parent}: {ways}")
+
+
+def folder_flag(flag: str, dataset_dir: str | Path | None) -> str:
+    """What a command that is advised needs to fill this folder; nothing for the one it fills anyway."""
+    folder = dataset_folder(dataset_dir)
+    return "" if folder == dataset_folder() else f" {flag} {shlex.quote(str(folder))}"
 
 
 def generate_desk(

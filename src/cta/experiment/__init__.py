@@ -3,7 +3,8 @@
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from cta.experiment.console import RunConsole
 from cta.experiment.health import describe, stopped_seeds
 from cta.experiment.run_dir import RunDir, default_path
 from cta.experiment.trainer import Interrupted, Trainer
-from cta.presets import agent_preset, run_preset
+from cta.presets import agent_preset, fit_intervals, run_preset
 from cta.training.checkpoints import Checkpoints, Damaged, healthy_seeds
 from cta.training.logs import CsvLog
 
@@ -34,11 +35,19 @@ def run_config(
     """The paper's settings for this agent and dataset, with changes."""
     entry = find(agent)
     base = run_preset(RunConfig(entry.config, agent_name=entry.name, dataset=dataset))
-    try:
-        config = replace(agent_preset(entry.config, base.dataset_name), **(agent_settings or {}))
-        return replace(base, agent=config, **settings)
-    except TypeError as error:
-        raise CtaError(f"unknown setting: {error}") from error
+    preset = agent_preset(entry.config, base.dataset_name)
+    _check_names(preset, agent_settings or {}, f"agent {entry.name}")
+    _check_names(base, settings, "a run")
+    return replace(base, agent=replace(preset, **(agent_settings or {})), **settings)
+
+
+def _check_names(config: Any, settings: Mapping[str, Any], owner: str) -> None:
+    known = [field.name for field in fields(config)]
+    for name in settings:
+        if name not in known:
+            close = get_close_matches(str(name), known, n=1)
+            hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(known)}"
+            raise CtaError(f"unknown setting '{name}' of {owner}: {hint}")
 
 
 def train(
@@ -61,7 +70,7 @@ def train(
     if isinstance(dataset, Mapping):
         dataset = _from_mapping(dataset)
     name = _file_stem(dataset) if isinstance(dataset, TrajectoryDataset) else str(dataset)
-    config = run_config(agent, name, agent_settings=agent_settings, seeds=chosen, **settings)
+    config = fit_intervals(run_config(agent, name, agent_settings=agent_settings, seeds=chosen, **settings))
     if isinstance(dataset, TrajectoryDataset):
         config = _keep_arrays(config, dataset, validation)
     return start(config, quiet=quiet)

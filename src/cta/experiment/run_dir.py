@@ -145,8 +145,8 @@ class RunDir:
     def train_log(self) -> CsvLog:
         return CsvLog(self.path / "train.csv")
 
-    def eval_log(self, name: str = "eval.csv") -> CsvLog:
-        return CsvLog(self.path / name, EVAL_COLUMNS)
+    def eval_log(self, name: str = "eval.csv", more: tuple[str, ...] = ()) -> CsvLog:
+        return CsvLog(self.path / name, (*EVAL_COLUMNS, *more))
 
 
 def default_path(config: RunConfig) -> Path:

@@ -190,8 +190,9 @@ class Trainer:
             step = group.step
             logged = self._due(step, config.log_interval)
             scored = evaluation is not None and self._due(step, config.eval_interval)
+            measured = self.offline is not None and self._due(step, config.eval_interval)
             stop = bool(self._stop)
-            saved = scored or stop or self._due(step, config.checkpoint_interval)
+            saved = scored or measured or stop or self._due(step, config.checkpoint_interval)
             if logged or saved:
                 self._check_numbers(group)
                 checkpoints.check()
@@ -202,7 +203,7 @@ class Trainer:
             if logged:
                 self._log(group, step - since)
                 since = step
-            if self.offline is not None and self._due(step, config.eval_interval):
+            if measured and self.offline is not None:
                 self._measure(group, self.offline)
             if saved:
                 snapshot = group.snapshot()

@@ -21,6 +21,8 @@ from cta.ooc.pairs_file import HeldOut, held_out_of, parse_held_out
 from cta.ooc.trials import EPISODES
 from cta.training.logs import CsvLog
 
+NAME = "ooc"
+"""Of the table and the folder of a run's own pairs."""
 Progress = Callable[[int, int, int, int], None]
 """Called with (step, seed, episodes done, episodes in all)."""
 
@@ -36,9 +38,16 @@ def held_out_of_run(run: Run, pairs: str | Path | None = None) -> HeldOut:
     return HeldOut(layout, held_out.pairs, held_out.rule, int(record.get("first_pair", 1)))
 
 
-def log_path(run: Run, step: int, seed: int) -> Path:
+def table_name(run: Run, held_out: HeldOut, pairs: str | Path | None) -> str:
+    """`ooc` for the run's own pairs; those of another file have a table of their own, named after it."""
+    if pairs is None or _facts(held_out) == _facts(held_out_of_run(run)):
+        return NAME
+    return f"{NAME}-{Path(pairs).stem}"
+
+
+def log_path(run: Run, step: int, seed: int, name: str = NAME) -> Path:
     """Where the event logs of a seed's policy at a step are kept."""
-    return run.path / "ooc" / f"step_{step}" / f"seed_{seed}.jsonl"
+    return run.path / name / f"step_{step}" / f"seed_{seed}.jsonl"
 
 
 def evaluate_run(
@@ -50,14 +59,16 @@ def evaluate_run(
     eval_seed: int = 0,
     workers: int | None = None,
     progress: Progress | None = None,
+    name: str = NAME,
 ) -> list[dict[str, Any]]:
     """Play the pairs with every seed's policy at these checkpoints.
 
-    Writes the event logs to RUN/ooc/step_N/seed_S.jsonl, then counts the rows of RUN/ooc.csv from these files; rows of
-    the same step are replaced. RUN/ooc/record.json says how it was done.
+    Writes the event logs to RUN/NAME/step_N/seed_S.jsonl, then counts the rows of RUN/NAME.csv from these files; rows
+    of the same step are replaced. RUN/NAME/record.json says how it was done.
     """
     config = run.config
-    table = CsvLog(run.path / "ooc.csv", COLUMNS)
+    _check_same_pairs(run, held_out, name)
+    table = CsvLog(run.path / f"{name}.csv", COLUMNS)
     rows: list[dict[str, Any]] = []
     with PairEvaluator(config.dataset_name, held_out, episodes=episodes, seed=eval_seed, workers=workers) as evaluator:
         for step, networks in chosen_networks(run, steps):
@@ -69,11 +80,12 @@ def evaluate_run(
                 began = time.monotonic()
                 told = None if progress is None else _for(progress, step, seed)
                 logs = evaluator.run(policy_maker(run.agent, weights, config, seed), progress=told)
-                path = log_path(run, step, seed)
+                path = log_path(run, step, seed, name)
                 write_logs(path, logs)
                 common = {"dataset": config.dataset_name, "agent": config.agent_name, "seed": seed, "step": step}
                 fresh += count_rows(read_logs(path), held_out.numbered(), held_out.layout, common)
-                _record(run, held_out, step, seed, episodes, eval_seed, time.monotonic() - began)
+                facts = {"episodes": episodes, "eval_seed": eval_seed, **_facts(held_out)}
+                _record(run, name, f"{step}/{seed}", facts | {"seconds": round(time.monotonic() - began, 2)})
             table.exchange(lambda row, step=step: int(row["step"]) == step, fresh)
             rows += fresh
     if steps and not rows:
@@ -85,24 +97,33 @@ def _for(progress: Progress, step: int, seed: int) -> Callable[[int, int], None]
     return lambda done, total: progress(step, seed, done, total)
 
 
-def _record(run: Run, held_out: HeldOut, step: int, seed: int, episodes: int, eval_seed: int, seconds: float) -> None:
+def _facts(held_out: HeldOut) -> dict[str, Any]:
+    """Which pairs these are, as a record has it."""
+    return json.loads(json.dumps({"first_pair": held_out.first, **held_out.record()}))
+
+
+def _check_same_pairs(run: Run, held_out: HeldOut, name: str) -> None:
+    """Numbers of different pairs never stand in one table, where they would be averaged."""
+    mine = _facts(held_out)
+    for facts in _read(run.path / name / "record.json").values():
+        if any(facts.get(key) != value for key, value in mine.items()):
+            where = run.path / f"{name}.csv"
+            raise CtaError(f"{where} has scores of other pairs: give these with --pairs FILE, under another file name")
+
+
+def _record(run: Run, name: str, which: str, facts: dict[str, Any]) -> None:
     """Facts of the newest scoring of each (step, seed)."""
-    path = run.path / "ooc" / "record.json"
-    facts = {
-        "episodes": episodes,
-        "eval_seed": eval_seed,
+    path = run.path / name / "record.json"
+    facts |= {
         "temperature": run.config.eval_temperature,
         "noise": run.config.eval_gaussian,
-        "first_pair": held_out.first,
-        **held_out.record(),
-        "seconds": round(seconds, 2),
         "command": provenance.command(),
         "commit": provenance.commit(),
         "versions": provenance.versions(),
         "hardware": provenance.hardware(),
     }
     with alone(path):
-        known = _read(path) | {f"{step}/{seed}": facts}
+        known = _read(path) | {which: facts}
         write_whole(path, json.dumps(known, indent=1, ensure_ascii=False) + "\n")
 
 
@@ -118,4 +139,4 @@ def _read(path: Path) -> dict[str, Any]:
 
 def scoring_facts(run: Run) -> dict[str, Any]:
     """RUN/ooc/record.json: {"step/seed": facts}."""
-    return _read(run.path / "ooc" / "record.json")
+    return _read(run.path / NAME / "record.json")

@@ -14,6 +14,7 @@ from cta.envs.names import known_spec, validation_count
 from cta.errors import CtaError
 from cta.reproduce.plan import Plan, PlannedCell
 from cta.reproduce.units import Pending, Unit
+from cta.results.protocol import unscored
 from cta.results.records import CLOCK, by_seed
 from cta.results.store import Results
 
@@ -109,6 +110,12 @@ class Workspace:
         done = known.scored(episodes=cell.episodes_at(step), tasks=cell.tasks)
         return {seed for seed, at in done if at == step}
 
+    def missing(self, cell: PlannedCell) -> str:
+        """What the plan wants of this cell and the results have not, in a line; empty if they have all of it."""
+        known = self.store(cell).cell(cell.dataset, cell.agent)
+        parts = unscored(cell.seeds, cell.points, known.scored(episodes=cell.episodes, tasks=cell.tasks))
+        return f"missing {'; '.join(parts)}" if parts else ""
+
     def pending(self, cell: PlannedCell) -> list[Pending]:
         """Checkpoints to score, earliest step first."""
         found = []
@@ -138,9 +145,11 @@ class Workspace:
             if item.urgent and not all(self.weights_file(item.unit.cell, s, item.step).exists() for s in item.seeds)
         ]
 
-    def all_weights(self) -> list[Path]:
-        homes = (self.results, self.results.held_out())
-        return [path for home in homes for path in sorted((home.folder / "weights").glob("*.safetensors"))]
+    def weights_to_score(self) -> list[Path]:
+        """The plan's files of weights whose score is not in the results. `cta evaluate` leaves files where they are."""
+        wanted = [(cell, point, self.scored(cell, point)) for cell in self.plan.cells for point in cell.points]
+        files = [self.weights_file(cell, s, point) for cell, point, done in wanted for s in cell.seeds if s not in done]
+        return [path for path in files if path.exists()]
 
     # Tidiness
 

@@ -3,10 +3,13 @@
 import csv
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table as RichTable
 
@@ -19,6 +22,13 @@ MARK = re.compile(r"<!-- (?P<kind>table|curves): (?P<words>[^>]*?) -->\n(?P<body
 NOTHING = "No results yet.\n"
 NAMES = 3
 """Columns at the left that are always shown, whole: dataset, agent (or pair), the paper's number (or agent)."""
+LEAST_FIRST = (
+    "data", "episodes", "steps", "IQM (95% CI)", "lenient", "ours − paper (95% CI)", "95% CI", "95% CI of direct",
+    "seeds",
+)  # fmt: skip
+"""Columns that a narrow terminal does without, the least important first."""
+GAP = 2
+"""Spaces between two columns on a terminal."""
 
 
 def markdown(table: Table) -> str:
@@ -60,19 +70,51 @@ def as_csv(table: Table) -> str:
 
 
 def show(table: Table, console: Console) -> None:
-    """On a terminal: only columns that hold something, the paper's words never broken."""
+    """On a terminal: only columns that hold something and have room, their words never broken."""
     if not table.lines:
         console.print(NOTHING, end="")
         return
-    held = [i for i, _ in enumerate(table.columns) if i < NAMES or any(line[i] != "–" for line in table.lines)]
-    shown = RichTable(title=table.title, box=box.SIMPLE_HEAD, title_justify="left")
-    for i in held:
-        shown.add_column(table.columns[i], overflow="fold", no_wrap=i < NAMES or table.columns[i] == "state")
+    held = [i for i, _ in enumerate(table.columns) if i < NAMES or any(line[i].strip("–") for line in table.lines)]
+    kept = _with_room(table, held, console.width)
+    left_out = ", ".join(table.columns[i] for i in held if i not in kept)
+    if _width(table, kept) > console.width:
+        table = _broken(table)
+    # Without edges and with narrow gaps the essential columns of every table of success rates fit 80 columns.
+    style: dict[str, Any] = {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "collapse_padding": True}
+    # A table that is still too wide is not squeezed: the terminal breaks its lines, and every number stays readable.
+    shown = RichTable(title=table.title, title_justify="left", width=_width(table, kept), **style)
+    for i in kept:
+        shown.add_column(table.columns[i], no_wrap=True)
     for line in table.lines:
-        shown.add_row(*[line[i] for i in held])
-    console.print(shown)
-    for note in table.notes:
+        shown.add_row(*[line[i] for i in kept])
+    console.print(shown, crop=False, no_wrap=True, overflow="ignore")
+    console.print()
+    room = f"no room for: {left_out}; a wider terminal or --format markdown or csv shows them"
+    for note in (*((room,) if left_out else ()), *table.notes):
         console.print(note, soft_wrap=True, markup=False)
+
+
+def _with_room(table: Table, held: Sequence[int], room: int) -> list[int]:
+    """The columns of `held` that a terminal shows: all but as many of the least important as have no room."""
+    kept = list(held)
+    for name in LEAST_FIRST:
+        if _width(table, kept) <= room:
+            break
+        kept = [i for i in kept if table.columns[i] != name]
+    return kept
+
+
+def _width(table: Table, kept: Sequence[int]) -> int:
+    """How wide these columns are side by side."""
+    rows = (table.columns, *table.lines)
+    widths = [max(cell_len(part) for row in rows for part in row[i].split("\n")) for i in kept]
+    return sum(widths) + GAP * (len(kept) - 1)
+
+
+def _broken(table: Table) -> Table:
+    """With what stands in brackets on a line of its own."""
+    columns, *lines = [tuple(word.replace(" (", "\n(") for word in row) for row in (table.columns, *table.lines)]
+    return replace(table, columns=columns, lines=tuple(lines))
 
 
 FORMATS: dict[str, Callable[[Table], str]] = {"markdown": markdown, "latex": latex, "csv": as_csv}

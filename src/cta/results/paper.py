@@ -71,6 +71,12 @@ def paper_pairs() -> list[PaperPair]:
     ]
 
 
+def in_paper(dataset: str, agent: str, *, held_out: bool) -> bool:
+    """Whether a table of the paper has this agent on this dataset."""
+    lines = paper_pairs() if held_out else [score for name in TABLES if name != "ooc" for score in paper_scores(name)]
+    return any((line.dataset, line.agent) == (dataset, agent) for line in lines)
+
+
 def _read(name: str) -> list[dict[str, str]]:
     text = files("cta.results").joinpath("paper", f"{name}.csv").read_text("utf-8")
     return list(csv.DictReader(text.splitlines()))

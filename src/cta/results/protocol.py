@@ -1,7 +1,7 @@
 """When a cell counts: the paper's seeds, steps and episodes, and what is missing of them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -95,14 +95,16 @@ class Cell:
             return ""
         p = self.protocol
         done = self.scored(episodes=p.episodes, tasks=p.tasks)
-        parts = []
-        for seed in self.seeds:
-            open_points = [short_steps(point) for point in p.points if (seed, point) not in done]
-            if open_points:
-                parts.append(f"seed {seed} at {', '.join(open_points)}")
+        parts = unscored(self.seeds, p.points, done)
         if len(self.seeds) < p.seeds:
             parts.append(f"{p.seeds - len(self.seeds)} of {p.seeds} seeds")
         return "missing " + "; ".join(parts)
+
+
+def unscored(seeds: Iterable[int], points: Sequence[int], done: Set[tuple[int, int]]) -> list[str]:
+    """In words, for each seed, the points at which it is not `done`."""
+    missing = {seed: [short_steps(point) for point in points if (seed, point) not in done] for seed in seeds}
+    return [f"seed {seed} at {', '.join(names)}" for seed, names in missing.items() if names]
 
 
 def task_matrix(rows: Iterable[Row]) -> tuple[list[int], list[int], list[list[float]]]:

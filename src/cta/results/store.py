@@ -30,6 +30,16 @@ class Results:
         """The folder of held-out pairs inside this one."""
         return Results(self.folder / "ooc", PairRow)
 
+    def existing(self) -> "Results":
+        """Itself, if the folder is there: a mistyped name is no empty folder."""
+        if not self.folder.is_dir():
+            raise CtaError(f"{self.folder}: no such folder")
+        return self
+
+    def all_cells(self) -> list[Cell]:
+        """Every cell in the folder, and after them those of held-out pairs."""
+        return [*self.cells(), *self.held_out().cells()]
+
     def weights_file(self, dataset: str, agent: str, seed: int, step: int) -> Path:
         """Where weights that are to be scored elsewhere are kept."""
         name = f"{self.path(dataset, agent).stem}.seed{seed}.{short_steps(step)}.safetensors"

@@ -1,11 +1,13 @@
 """Ours beside the paper's. A table is text and numbers; `formats` prints it."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any
 
 from cta.envs.names import KNOWN
+from cta.errors import CtaError
 from cta.results.pairs import PairCell, read_pairs
 from cta.results.paper import ALL_PAIRS, AVERAGE, PaperPair, PaperScore, paper_pairs, paper_scores
 from cta.results.protocol import Cell, short_list, short_steps, task_matrix
@@ -213,8 +215,19 @@ def _ooc_line(dataset: str, pair: str, agent: str, paper: str, cell: PairCell, s
 
 
 def build(name: str, results: Results, selection: Selection) -> Table:
-    """The table of this name."""
+    """The table of this name; an agent or dataset that it cannot have is an error."""
+    lines = [*paper_pairs(), *read_pairs(results.folder / "ooc")] if name == "ooc" else paper_scores(name)
+    _known("--agents", selection.agents, {line.agent for line in lines}, name)
+    _known("--datasets", selection.datasets, {line.dataset for line in lines}, name)
     return ooc_table(results, selection) if name == "ooc" else score_table(name, results, selection)
+
+
+def _known(flag: str, wanted: Iterable[str], known: Set[str], table: str) -> None:
+    """Refuse names that the table has not, with the nearest ones: `scene` is near to all that have it in their name."""
+    for word in sorted(set(wanted) - known):
+        near = sorted(name for name in known if word in name)[:3] or get_close_matches(word, sorted(known), n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(sorted(known))}"
+        raise CtaError(f"{flag} {word}: not in the table {table}: {hint}")
 
 
 __all__ = ["AVERAGE", "COLUMNS", "OOC_COLUMNS", "Selection", "Table", "build"]

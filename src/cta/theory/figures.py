@@ -1,7 +1,9 @@
 """Figures of the theory report. Matplotlib is imported when the first one is drawn."""
 
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -11,6 +13,7 @@ from cta.theory.lights import LightsOut
 from cta.theory.mdp import MDP
 from cta.theory.worlds import locked_slider, sliders
 
+Draw = TypeVar("Draw", bound=Callable[..., Path])
 BLUE, ORANGE, GREY, GREEN = "#2b5c8a", "#d1702a", "#8a8a8a", "#3f8f5f"
 _STYLE: Any = {
     "font.size": 8,
@@ -23,13 +26,22 @@ _STYLE: Any = {
 }
 
 
-def _pyplot() -> Any:
-    import matplotlib
+def _in_style(draw: Draw) -> Draw:
+    """Draw in the style of these figures, and leave Matplotlib as it was."""
 
-    matplotlib.use("Agg")
+    @wraps(draw)
+    def drawn(*args: Any, **kwargs: Any) -> Path:
+        import matplotlib
+
+        with matplotlib.rc_context(_STYLE):
+            return draw(*args, **kwargs)
+
+    return cast(Draw, drawn)
+
+
+def _pyplot() -> Any:
     import matplotlib.pyplot as plt
 
-    plt.rcParams.update(_STYLE)
     return plt
 
 
@@ -58,6 +70,7 @@ def _heat(axis: Any, mdp: MDP, values: np.ndarray, limit: float, *, marks: tuple
     return image
 
 
+@_in_style
 def draw_fields(out: Path) -> Path:
     """d*-fields of one task in two contexts, and their difference, in three worlds."""
     plt = _pyplot()
@@ -92,6 +105,7 @@ def draw_fields(out: Path) -> Path:
     return _save(plt, figure, out, "fields")
 
 
+@_in_style
 def draw_surrogate_fields(out: Path, gamma: float) -> Path:
     """T11: on additive sliders the d*-fields agree and the Ṽ-fields differ by a factor per probe."""
     plt = _pyplot()
@@ -130,6 +144,7 @@ def draw_surrogate_fields(out: Path, gamma: float) -> Path:
     return _save(plt, figure, out, "surrogate_fields")
 
 
+@_in_style
 def draw_spectra(out: Path, gamma: float) -> Path:
     """Singular values of D and of Ṽ, for sliders and for an orbit of Lights Out."""
     plt = _pyplot()
@@ -188,6 +203,7 @@ def completion_case(*, combined: bool = True) -> tuple[np.ndarray, np.ndarray, n
     return distinct[:, 1:].T[order], mask[order], anchors[order], displacements
 
 
+@_in_style
 def draw_completion(out: Path) -> Path:
     """A held-out block filled in by a bilinear model and by a table; risks of perturbed fits under the bound."""
     plt = _pyplot()
@@ -236,6 +252,7 @@ def bound_samples(count: int = 120) -> np.ndarray:
     return np.array(rows)
 
 
+@_in_style
 def draw_lights(out: Path) -> Path:
     """Lights Out: distances on an orbit, and how much of the context a press's field ignores."""
     plt = _pyplot()
@@ -263,6 +280,7 @@ def draw_lights(out: Path) -> Path:
     return _save(plt, figure, out, "lights")
 
 
+@_in_style
 def draw_invariance(out: Path, rows: list[tuple[str, str, float, float]]) -> Path:
     """Context sensitivity (within/between) per world and quantity: rows (world, quantity, of fields, of vectors)."""
     plt = _pyplot()
