@@ -15,6 +15,16 @@ import pytest
 
 jaxtyping.install_import_hook(["cta.nn", "cta.losses", "cta.goals"], "beartype.beartype")
 
+try:
+    from hypothesis import settings
+except ImportError:  # the tests of kernels run on machines that have little else
+    pass
+else:
+    # The same examples every time: what breaks is the work of a change, not of dice. HYPOTHESIS_PROFILE=explore rolls.
+    settings.register_profile("repeatable", derandomize=True)
+    settings.register_profile("explore", derandomize=False)
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
 SKIPPED = {"gl": "no OpenGL library (make system)", "browser": "no Chromium (make system)"}
 
 
