@@ -190,6 +190,11 @@ def test_a_study_leaves_everything(study, capsys):
         (training,) = record["training"]
         assert {"command", "commit", "versions", "hardware", "dataset", "steps", "seeds"} <= set(training)
         assert training["dataset"]["provenance"]["ooc"]["kind"] == condition
+        scored = [entry for part in record["scoring"][condition] for entry in part["scored"]]
+        assert sorted((step, seed) for step, seed, _ in scored) == [(s, seed) for s in (16, 18, 20) for seed in (0, 1)]
+        assert all(
+            {"command", "commit", "versions", "hardware", "pair"} <= set(part) for part in record["scoring"][condition]
+        )
         run = Run(out / "runs" / condition / "gcbc")
         assert [pair.name for pair in held_out_of_run(run).pairs] == [pair.name for pair in held_out_of(DESK).pairs]
         # The rows are what the kept logs say.

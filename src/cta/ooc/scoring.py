@@ -137,6 +137,11 @@ def _read(path: Path) -> dict[str, Any]:
     return known if isinstance(known, dict) else {}
 
 
-def scoring_facts(run: Run) -> dict[str, Any]:
-    """RUN/ooc/record.json: {"step/seed": facts}."""
-    return _read(run.path / NAME / "record.json")
+def scoring_facts(run: Run) -> list[dict[str, Any]]:
+    """How the run was scored, equal facts once: [{"scored": [[step, seed, seconds], …], …}, …]."""
+    groups: dict[str, dict[str, Any]] = {}
+    for which, facts in _read(run.path / NAME / "record.json").items():
+        same = {key: value for key, value in facts.items() if key != "seconds"}
+        group = groups.setdefault(json.dumps(same, sort_keys=True), {"scored": [], **same})
+        group["scored"].append([*map(int, which.split("/")), facts["seconds"]])
+    return list(groups.values())
