@@ -247,7 +247,11 @@ def test_evaluating_a_run(study, capsys, tmp_path):
     pairs.write_text(pairs.read_text().replace('"locked"', '"unlocked"'))
     assert cta(["ooc", "evaluate", run, "--episodes", "2", "--pairs", str(pairs), "--step", "20"]) == 1
     assert "ooc-own.csv has scores of other pairs" in capsys.readouterr().err
-    capsys.readouterr()
+    looser, plain = tmp_path / "looser.toml", pairs.read_text()
+    for text, code in ((plain + "[thresholds]\ndrawer = 0.2\n", 0), (plain, 1)):
+        looser.write_text(text)
+        assert cta(["ooc", "evaluate", run, "--episodes", "2", "--pairs", str(looser), "--step", "20"]) == code
+    assert "ooc-looser.csv has scores of other pairs" in capsys.readouterr().err
     assert cta(["ooc", "evaluate", run, "--step", "newest"]) == 1
     assert "`last3`" in capsys.readouterr().err
 

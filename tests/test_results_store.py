@@ -151,16 +151,22 @@ def test_the_same_row_in_two_files_is_refused(tmp_path):
         Results(tmp_path).cells()
 
 
+def _together(barrier):
+    barrier.wait(100)
+
+
 def _add(folder, seed):
     Results(folder).add(record(seeds=[seed]), rows(seeds=[seed]))
 
 
 def test_processes_that_add_at_once_lose_nothing(tmp_path):
-    with get_context("spawn").Pool(4) as pool:
-        pool.starmap(_add, [(tmp_path, seed) for seed in range(8)])
+    context, seeds = get_context("spawn"), list(range(24))
+    # Without the barrier the first process that has started would add them all.
+    with context.Pool(4, initializer=_together, initargs=(context.Barrier(4),)) as pool:
+        pool.starmap(_add, [(tmp_path, seed) for seed in seeds], chunksize=1)
     cell = Results(tmp_path).cell(PUZZLE, "cta")
-    assert cell.seeds == list(range(8))
-    assert json.loads((tmp_path / f"{PUZZLE}.cta.json").read_text())["training"][0]["seeds"] == list(range(8))
+    assert cell.seeds == seeds
+    assert json.loads((tmp_path / f"{PUZZLE}.cta.json").read_text())["training"][0]["seeds"] == seeds
 
 
 def test_small_texts():

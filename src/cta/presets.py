@@ -177,11 +177,8 @@ def fit_intervals(config: RunConfig) -> RunConfig:
     if config.dataset_name not in KNOWN:
         parts["eval_interval"] = 10
     usual: dict[str, Any] = {field.name: field.default for field in fields(RunConfig)}
-    chosen = {name: getattr(config, name) != usual[name] for name in parts}
-    changes = {
-        name: min(usual[name], max(SHORTEST, config.steps // part)) for name, part in parts.items() if not chosen[name]
-    }
-    return replace(config, **changes)
+    unchosen = [name for name in parts if getattr(config, name) == usual[name]]
+    return replace(config, **{n: min(usual[n], max(SHORTEST, config.steps // parts[n])) for n in unchosen})
 
 
 def run_preset(config: RunConfig) -> RunConfig:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import tyro
 from rich import box
 from rich.console import Console
@@ -13,6 +12,7 @@ from rich.table import Table
 
 from cta.cli.data_info import describe, describe_minari
 from cta.data import dataset_folder
+from cta.data.dataset import count_transitions
 from cta.data.download import download, mirrors
 from cta.data.files import resolve
 from cta.data.minari import PREFIX
@@ -149,7 +149,7 @@ def list_command(*, dataset_dir: DataFolder = None) -> int:
         ways = [] if spec.needs_expert else ["generate"]
         ways += [] if spec.name in DESK_DATASETS else ["download"]
         path = resolve(spec.name, dataset_dir=folder).train
-        size = transitions(path) or spec.episodes * spec.episode_steps
+        size = count_transitions(path) or spec.episodes * spec.episode_steps
         table.add_row(spec.name, human(size), origin(path), ", ".join(ways))
     console = Console()
     console.print(table)
@@ -189,19 +189,6 @@ def origin(path: Path) -> str:
     except CtaError:
         return "damaged"
     return "generated" if (record or {}).get("created_by") == "cta" else "published"
-
-
-def transitions(path: Path) -> int | None:
-    """How many a file has, told from the marks of its episodes' ends alone; None if it is absent or damaged."""
-    try:
-        with NpzReader(path) as file:
-            compact = "valids" in file.keys
-            marks = file["valids" if compact else "terminals"]
-            if "next_observations" in file.keys:  # there every row is a transition
-                return marks.size
-    except CtaError:
-        return None
-    return int(np.count_nonzero(marks if compact else marks == 0))
 
 
 COMMANDS: dict[str, Any] = {

@@ -259,3 +259,16 @@ def _info_arrays(file: NpzReader, *, rows: int) -> dict[str, np.ndarray]:
         if key in INFO_KEYS or (shape and shape[0] == rows):
             arrays[key] = file[key]
     return arrays
+
+
+def count_transitions(path: Path) -> int | None:
+    """How many a file has, read from the marks of its episodes' ends alone; None if it is absent or damaged."""
+    try:
+        with NpzReader(path) as file:
+            compact = "valids" in file.keys
+            marks = file["valids" if compact else "terminals"]
+            if "next_observations" in file.keys:  # there every row is a transition
+                return marks.size
+    except CtaError:
+        return None
+    return int(np.count_nonzero(marks if compact else marks == 0))

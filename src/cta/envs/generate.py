@@ -113,7 +113,7 @@ def generate(job: Job, *, workers: int = 1) -> list[Path]:
         train = job.target(SPLITS[0])
         with alone(train, waiting=f"waiting for another process that generates {train}"):
             missing = _missing(job)  # whoever we waited for may have made it
-            if job.spec.name in DESK_DATASETS:
+            if missing and job.spec.name in DESK_DATASETS:
                 _generate_desk(job, missing)
             elif missing:
                 _generate_simulated(job, missing, workers=workers)

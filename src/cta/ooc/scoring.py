@@ -23,6 +23,8 @@ from cta.training.logs import CsvLog
 
 NAME = "ooc"
 """Of the table and the folder of a run's own pairs."""
+PAIRS = ("first_pair", "pair", "thresholds", "event_thresholds")
+"""What a record says of the pairs."""
 Progress = Callable[[int, int, int, int], None]
 """Called with (step, seed, episodes done, episodes in all)."""
 
@@ -33,7 +35,7 @@ def held_out_of_run(run: Run, pairs: str | Path | None = None) -> HeldOut:
     record = (run.files.provenance().get("dataset", {}).get("provenance") or {}).get(RECORD_KEY)
     if pairs is not None or record is None:
         return held_out_of(layout, pairs)
-    kept = {key: record[key] for key in ("pair", "thresholds", "event_thresholds") if key in record}
+    kept = {key: record[key] for key in PAIRS[1:] if key in record}
     held_out = parse_held_out(kept, layout=layout, where=f"{run.path}/provenance.json")
     return HeldOut(layout, held_out.pairs, held_out.rule, int(record.get("first_pair", 1)))
 
@@ -106,7 +108,7 @@ def _check_same_pairs(run: Run, held_out: HeldOut, name: str) -> None:
     """Numbers of different pairs never stand in one table, where they would be averaged."""
     mine = _facts(held_out)
     for facts in _read(run.path / name / "record.json").values():
-        if any(facts.get(key) != value for key, value in mine.items()):
+        if {key: facts[key] for key in PAIRS if key in facts} != mine:
             where = run.path / f"{name}.csv"
             raise CtaError(f"{where} has scores of other pairs: give these with --pairs FILE, under another file name")
 
