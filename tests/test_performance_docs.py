@@ -145,3 +145,15 @@ def test_the_table_of_simulation_is_the_records():
     for world, line in zip(STATE_DIMS, block("shared").splitlines()[2:], strict=True):
         pairs = [f"{old[world]:.2f} → {new[world]:.2f}" for old, new in zip(own, (evaluate, acting), strict=True)]
         assert line == f"| {world} | {pairs[0]} | {pairs[1]} |"
+
+
+def test_the_kernels_were_tested_on_a_gpu():
+    """What is said of it is the record's, and the record's is the output's."""
+    folder = ROOT / "docs" / "measurements" / "h200-equivalence"
+    record, output = json.loads((folder / "record.json").read_text()), (folder / "output.txt").read_text()
+    fast, kept = record["test_fast"], record["test_kept_programs"]
+    assert record["hardware"]["device"] == "NVIDIA H200" and fast["failed"] == kept["failed"] == 0
+    assert f"they pass, {fast['passed']} of 25, and {kept['passed']} of 11 of [kept programs]" in " ".join(PAGE.split())
+    assert len(re.findall(r"test_fast.py::\S+ PASSED", output)) == fast["passed"]
+    assert len(re.findall(r"test_kept_programs.py::\S+ PASSED", output)) == kept["passed"]
+    assert not re.findall(r"FAILED|ERROR|SKIPPED", output)
