@@ -1,6 +1,8 @@
 """Settings shared by all tests: shapes are checked, the user's own files are never touched, rendering is optional."""
 
+import atexit
 import os
+import shutil
 import tempfile
 
 # Before any import of JAX or the package: a folder of their own for datasets, the CPU, and silence.
@@ -24,6 +26,8 @@ else:
     settings.register_profile("repeatable", derandomize=True)
     settings.register_profile("explore", derandomize=False)
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+atexit.register(shutil.rmtree, os.environ["OGBENCH_DATA_DIR"], ignore_errors=True)
 
 SKIPPED = {"gl": "no OpenGL library (make system)", "browser": "no Chromium (make system)"}
 

@@ -89,7 +89,7 @@ def test_the_distance_in_the_reproduction():
 
 
 def test_the_readme():
-    text = section(README, "<!-- pairs -->", "<!-- /pairs -->")
+    text = section(README, "<!-- ooc -->", "<!-- /ooc -->")
     for agent, words in (("cta", "CTA solves **{:.1f} %** of them directly"), ("hiql-analogy", "networks, {:.1f} %")):
         assert words.format(fmean(rates(agent, "direct"))) in text
         assert f"(paper: {PAPER[agent, ALL_PAIRS].direct:g})" in text

@@ -11,7 +11,9 @@ from scipy.stats import ttest_ind
 
 from cta.cli import run
 from cta.cli.table import filler
+from cta.results import bars
 from cta.results.formats import MARK, NOTHING, filled
+from cta.results.pairs import read_pairs
 from cta.results.paper import TABLES, paper_scores
 from cta.results.records import empty
 from cta.results.statistics import difference_interval, summarise
@@ -261,10 +263,40 @@ def test_results_of_no_table_of_the_paper_are_not_called_none(tmp_path, capsys):
     assert run(["table", "maze", "--ours", "--results", str(tmp_path)]) == 0
 
 
-def test_curves_are_drawn(folder, tmp_path):
-    target = tmp_path / "curves.png"
-    assert run(["table", "--curves", str(target), "--results", str(folder)]) == 0
-    assert target.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+def test_pictures_are_drawn(folder, tmp_path, capsys):
+    curves, pairs = tmp_path / "curves.png", tmp_path / "pairs.png"
+    assert run(["table", "--curves", str(curves), "--pairs", str(pairs), "--results", str(folder)]) == 0
+    assert all(target.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" for target in (curves, pairs))
+    assert run(["table", "--pairs", str(pairs), "--results", str(folder), "--agents", "hiql"]) == 1
+    assert "no held-out pairs to draw" in capsys.readouterr().err
+
+
+def test_bars_of_pairs_show_the_numbers_of_the_table(folder, tmp_path, monkeypatch, capsys):
+    """Heights of the solid and of the outlined bars, ours and the paper's."""
+    drawn = []
+    monkeypatch.setattr(bars, "save", lambda figure, path, cells: drawn.append(figure))
+    bars.draw_pairs(read_pairs(folder / "ooc"), tmp_path / "pairs.png")
+    (axis,) = drawn[0].axes
+    heights = {round(bar.get_height(), 1) for bar in axis.patches}
+    text = printed(capsys, folder, "ooc", "--ours", "--format", "csv")
+    table = list(csv.DictReader(io.StringIO(text)))
+    assert len(table) == 6
+    for line in table:
+        for column in ("paper direct (success)", "ours direct (success)"):
+            direct, success = re.findall(r"([\d.]+) ±", line[column])
+            assert {float(direct), float(success)} <= heights
+    assert [label.get_text().split("\n")[0] for label in axis.get_xticklabels()] == [line["pair"] for line in table]
+
+
+def test_a_picture_of_pairs_follows_the_results(folder, tmp_path):
+    document, other = tmp_path / "README.md", tmp_path / "other"
+    document.write_text("<!-- pairs: pairs.png -->\n<!-- /pairs -->\n")
+    assert run(["table", "--update", str(document), "--results", str(folder)]) == 0
+    assert "![held-out pairs](pairs.png)\n" in document.read_text()
+    assert run(["table", "--check", str(document), "--results", str(folder)]) == 0
+    (other / "ooc").mkdir(parents=True)
+    (other / "ooc" / f"{PUZZLE}.cta.csv").write_text(OOC.replace(",45,pair1", ",44,pair1"))
+    assert run(["table", "--check", str(document), "--results", str(other)]) == 1
 
 
 def test_every_stored_result_can_be_read_and_has_its_record():

@@ -24,8 +24,10 @@ episodes and data. A cell that is not four seeds × all steps × 50 episodes is 
   cta table ooc --format csv
   cta table --update README.md                         fill the blocks `<!-- table: main --ours -->` … `<!-- /table -->`
                                                        and draw `<!-- curves: FILE.png -->` … `<!-- /curves -->`
+                                                       and `<!-- pairs: FILE.png -->` … `<!-- /pairs -->`
   cta table --check README.md                          exit with 1 if they are not what the results say
   cta table --curves docs/figures/curves.png           learning curves of everything in the results folder
+  cta table --pairs docs/figures/pairs.png             bars of the held-out pairs, ours beside the paper's
 """
 Name = Literal["main", "ooc", "gcb", "maze", "pixel", "noisy", "hierarchy"]
 
@@ -54,6 +56,8 @@ class Settings:
     """Only compare the marked blocks of this document."""
     curves: Path | None = None
     """Draw learning curves into this PNG, SVG or PDF file instead."""
+    pairs: Path | None = None
+    """Draw held-out pairs into this PNG, SVG or PDF file instead."""
 
 
 def main(argv: list[str]) -> int:
@@ -66,11 +70,11 @@ def main(argv: list[str]) -> int:
     if settings.results != DEFAULT:
         results.existing()
     console = Console(highlight=False, soft_wrap=True)
-    if settings.curves:
-        from cta.results.curves import draw_curves
-
-        draw_curves(_cells(settings), settings.curves)
-        console.print(f"written: {settings.curves}")
+    if settings.curves or settings.pairs:
+        for kind, path in (("curves", settings.curves), ("pairs", settings.pairs)):
+            if path:
+                _pictured(kind)[1](_wanted(_cells(kind, results), settings), path)
+                console.print(f"written: {path}")
     elif document := settings.update or settings.check:
         write = settings.update is not None
         same, count = refill(document, filler(document, settings.results, draw=write), write=write)
@@ -92,8 +96,8 @@ def main(argv: list[str]) -> int:
 
 def filler(document: Path, results: Path, *, draw: bool) -> Callable[[str, list[str]], str]:
     """What makes the blocks of a document; pictures are drawn anew with `draw`, and only looked at without."""
-    from cta.results.curves import digest, draw_curves, drawn_from
     from cta.results.formats import NOTHING, markdown
+    from cta.results.pictures import digest, drawn_from
     from cta.results.store import Results
 
     def table(words: list[str]) -> str:
@@ -102,19 +106,36 @@ def filler(document: Path, results: Path, *, draw: bool) -> Callable[[str, list[
             raise CtaError(f"`<!-- table: {' '.join(words)} -->` names no table")
         return markdown(_build(settings, Results(results)))
 
-    def curves(words: list[str]) -> str:
+    def picture(kind: str, words: list[str]) -> str:
         if len(words) != 1 or not words[0].endswith(".png"):
-            raise CtaError(f"`<!-- curves: {' '.join(words)} -->` names no PNG file")
-        cells = [cell for cell in Results(results).cells() if cell.rows]
+            raise CtaError(f"`<!-- {kind}: {' '.join(words)} -->` names no PNG file")
+        cells = _cells(kind, Results(results))
         if not cells:
             return NOTHING
+        caption, drawing = _pictured(kind)
         target = document.parent / words[0]
         if draw and drawn_from(target) != digest(cells):
-            draw_curves(cells, target)
+            drawing(cells, target)
         good = drawn_from(target) == digest(cells)
-        return f"![learning curves]({words[0]})\n" if good else f"{words[0]} is not what the results say.\n"
+        return f"![{caption}]({words[0]})\n" if good else f"{words[0]} is not what the results say.\n"
 
-    return lambda kind, words: table(words) if kind == "table" else curves(words)
+    return lambda kind, words: table(words) if kind == "table" else picture(kind, words)
+
+
+def _pictured(kind: str) -> tuple[str, Callable[..., None]]:
+    """A picture's caption and what draws it."""
+    from cta.results.bars import draw_pairs
+    from cta.results.curves import draw_curves
+
+    return {"curves": ("learning curves", draw_curves), "pairs": ("held-out pairs", draw_pairs)}[kind]
+
+
+def _cells(kind: str, results) -> list:
+    """What a picture of this kind is of."""
+    from cta.results.pairs import read_pairs
+
+    cells = results.cells() if kind == "curves" else read_pairs(results.folder / "ooc")
+    return [cell for cell in cells if cell.rows]
 
 
 def _build(settings: Settings, results):
@@ -135,15 +156,9 @@ def _refuse_foreign(results) -> None:
         raise CtaError(f"the results in {folder} are in no table of the paper: `cta results list {folder}` shows them")
 
 
-def _cells(settings: Settings) -> list:
-    from cta.results.store import Results
-
+def _wanted(cells: list, settings: Settings) -> list:
     agents, datasets = _set(settings.agents), _set(settings.datasets)
-    return [
-        cell
-        for cell in Results(settings.results).cells()
-        if (not agents or cell.agent in agents) and (not datasets or cell.dataset in datasets)
-    ]
+    return [c for c in cells if (not agents or c.agent in agents) and (not datasets or c.dataset in datasets)]
 
 
 def _set(text: str) -> frozenset[str]:

@@ -17,8 +17,8 @@ from cta.data.files import write_whole
 from cta.errors import CtaError
 from cta.results.tables import Table
 
-MARK = re.compile(r"<!-- (?P<kind>table|curves): (?P<words>[^>]*?) -->\n(?P<body>.*?)<!-- /(?P=kind) -->", re.S)
-"""A block of a document: a table, with the words of `cta table`, or a picture of curves, with its file."""
+MARK = re.compile(r"<!-- (?P<kind>table|curves|pairs): (?P<words>[^>]*?) -->\n(?P<body>.*?)<!-- /(?P=kind) -->", re.S)
+"""A block of a document: a table, with the words of `cta table`, or a picture of curves or pairs, with its file."""
 NOTHING = "No results yet.\n"
 NAMES = 3
 """Columns at the left that are always shown, whole: dataset, agent (or pair), the paper's number (or agent)."""
@@ -121,7 +121,7 @@ FORMATS: dict[str, Callable[[Table], str]] = {"markdown": markdown, "latex": lat
 
 
 Fill = Callable[[str, list[str]], str]
-"""(table or curves, words of the mark) → the block's body."""
+"""(table, curves or pairs; words of the mark) → the block's body."""
 
 
 def filled(text: str, fill: Fill) -> tuple[str, int]:
@@ -135,7 +135,7 @@ def filled(text: str, fill: Fill) -> tuple[str, int]:
         return f"<!-- {kind}: {words} -->\n{fill(kind, words.split())}<!-- /{kind} -->"
 
     fresh = MARK.sub(block, text)
-    if len(re.findall(r"<!-- (?:table|curves):", fresh)) != count:
+    if len(re.findall(r"<!-- (?:table|curves|pairs):", fresh)) != count:
         raise CtaError("a mark has no end: a block is `<!-- table: main --ours -->` … `<!-- /table -->`")
     return fresh, count
 

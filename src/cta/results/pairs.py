@@ -3,8 +3,9 @@
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, pstdev
 
+from cta.results.paper import ALL_PAIRS
 from cta.results.protocol import EVALUATIONS, Cell, Protocol, protocol_of
 from cta.results.records import empty
 from cta.results.rows import PairRow, read_rows
@@ -12,12 +13,17 @@ from cta.results.rows import PairRow, read_rows
 HELD_OUT = "held-out"
 
 
-def pair_count(dataset: str) -> int:
-    """How many pairs come with a dataset's world; an error where there are none."""
+def pair_tasks(dataset: str) -> list[str]:
+    """The tasks of the pairs that come with a dataset's world, in words; an error where there are none."""
     from cta.ooc.components import find_layout
     from cta.ooc.pairs import built_in_pairs
 
-    return len(built_in_pairs(find_layout(dataset)))
+    return [pair.name for pair in built_in_pairs(find_layout(dataset))]
+
+
+def pair_count(dataset: str) -> int:
+    """How many pairs come with a dataset's world; an error where there are none."""
+    return len(pair_tasks(dataset))
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,12 @@ class PairCell(Cell):
             if row.pair == pair and row.step in self.steps:
                 found[row.seed].append(getattr(row, kind) / row.episodes)
         return [fmean(found[seed]) for seed in sorted(found)]
+
+    def mean_and_spread(self, pair: str, kind: str) -> tuple[float, float]:
+        """Mean and deviation over seeds in %; over all pairs the mean of both, as the paper prints them."""
+        pairs = self.pairs if pair == ALL_PAIRS else (pair,)
+        found = [self.rates(name, kind) for name in pairs]
+        return 100 * fmean(map(fmean, found)), 100 * fmean(map(pstdev, found))
 
 
 def read_pairs(folder: Path) -> list[PairCell]:

@@ -199,12 +199,10 @@ def _ooc_line(dataset: str, pair: str, agent: str, paper: str, cell: PairCell, s
     pairs = cell.pairs if pair == ALL_PAIRS else (pair,)
     if not set(pairs) & set(cell.pairs):
         return (dataset, pair, agent, paper, *["–"] * (len(OOC_COLUMNS) - 4))
-    # Per pair over seeds, then over pairs: for one pair the two are the same thing.
     texts = []
     for kind in ("direct", "successes", "lenient"):
-        found = [summarise([[rate] for rate in cell.rates(p, kind)], intervals=False) for p in pairs]
-        mean, std = (sum(getattr(s, name) for s in found) / len(found) for name in ("mean", "std"))
-        texts.append(f"{mean:.1f}" + (f" ± {std:.1f}" if len(cell.seeds) > 1 else ""))
+        mean, spread = cell.mean_and_spread(pair, kind)
+        texts.append(f"{mean:.1f}" + (f" ± {spread:.1f}" if len(cell.seeds) > 1 else ""))
     matrix = list(zip(*(cell.rates(p, "direct") for p in pairs), strict=True))
     interval = summarise(matrix, intervals=selection.intervals).mean_interval
     return (
