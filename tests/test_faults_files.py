@@ -126,7 +126,7 @@ def test_retention():
     well = {step: [True, True] for step in steps}
 
     def kept(**changes):
-        options = {"last": 2, "evaluated": evaluated, "unscored": [], "healthy": well} | changes
+        options = {"last": 2, "planned": steps, "evaluated": evaluated, "unscored": [], "healthy": well} | changes
         return sorted(steps_to_keep(steps, **options))
 
     assert kept() == [40, 80, 110, 120]
@@ -137,6 +137,9 @@ def test_retention():
     # The second seed went bad after step 50: what it was then stays for good.
     assert kept(healthy={step: [True, step <= 50] for step in steps}) == [40, 50, 80, 110, 120]
     assert kept(healthy={}) == [40, 80, 110, 120]
+    # What a signal left at 110 pushes no other out, and at 120 stays while it is the newest.
+    assert kept(planned=[100, 120], evaluated=[]) == [100, 120]
+    assert kept(planned=[100, 110], evaluated=[]) == [100, 110, 120]
 
 
 def test_pruning_deletes_and_a_failing_write_leaves_nothing(tmp_path, monkeypatch):

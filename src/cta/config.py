@@ -114,6 +114,10 @@ class RunConfig:
             return self.dataset.replace(":", "-", 1).replace("/", "-")
         return PurePath(self.dataset).name.removesuffix(".npz")
 
+    def planned(self, step: int) -> bool:
+        """Whether a checkpoint at this step is due, and not just what a signal left behind."""
+        return step == self.steps or any(i and step % i == 0 for i in (self.eval_interval, self.checkpoint_interval))
+
     def check(self) -> None:
         """Complain in one line about values that make no sense."""
         if not self.seeds or len(set(self.seeds)) != len(self.seeds) or not all(0 <= s < 2**32 for s in self.seeds):

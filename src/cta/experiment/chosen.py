@@ -10,11 +10,12 @@ from cta.experiment import Run
 
 
 def choose_steps(run: Run, choice: str) -> list[int]:
-    """Checkpoints that are there: `last`, `last3`, `all`, or steps separated by commas."""
+    """Checkpoints that are there: `last`, `last3` (without those that a signal left), `all`, or steps with commas."""
     steps = run.steps()
     if not steps:
         raise CtaError(f"{run.path} has no checkpoint yet")
-    words = {"last": steps[-1:], "last3": steps[-LAST_EVALUATIONS:], "all": steps}
+    planned = [step for step in steps if run.config.planned(step)] or steps
+    words = {"last": steps[-1:], "last3": planned[-LAST_EVALUATIONS:], "all": steps}
     if choice in words:
         return words[choice]
     try:

@@ -166,7 +166,9 @@ class Trainer:
         due = self.book.due(newest) if self.evaluates else []
         unscored = self.book.unscored(newest) if self.evaluates else []
         healthy = {step: healthy_seeds(self.run.checkpoints / str(step)) for step in steps}
-        return steps_to_keep(steps, last=self.config.keep, evaluated=due, unscored=unscored, healthy=healthy)
+        planned = [step for step in steps if self.config.planned(step)]
+        options = {"planned": planned, "evaluated": due, "unscored": unscored, "healthy": healthy}
+        return steps_to_keep(steps, last=self.config.keep, **options)
 
     def _open_logs(self, stack: contextlib.ExitStack, step: int) -> list[MetricLog]:
         logs: list[MetricLog] = [TensorBoardLog(self.run.tensorboard, step=step)]

@@ -12,6 +12,7 @@ from cta.data.files import resolve, write_whole
 from cta.errors import CtaError
 from cta.evaluation.episodes import LAST_EVALUATIONS
 from cta.experiment import Run, resume, run_config, start
+from cta.experiment.chosen import choose_steps
 from cta.ooc.cut import cut_files
 from cta.ooc.evaluation import check_can_ask
 from cta.ooc.logs import COLUMNS
@@ -159,7 +160,7 @@ def _train(study: Study, condition: Condition, agent: str, *, quiet: bool) -> Ru
 def _ask(study: Study, condition: Condition, run: Run, progress: Progress | None) -> list[dict[str, Any]]:
     """Rows of the last three checkpoints; those that are scored already are not scored again."""
     table = CsvLog(run.path / "ooc.csv", COLUMNS)
-    wanted = run.steps()[-LAST_EVALUATIONS:]
+    wanted = choose_steps(run, "last3")
     known = [row for row in table.read() if int(row["episodes"]) == study.episodes]
     scored = Counter(int(row["step"]) for row in known)
     missing = [s for s in wanted if scored[s] != len(run.good_seeds(s)) * len(condition.held_out.pairs)]
