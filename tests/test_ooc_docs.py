@@ -16,7 +16,8 @@ from cta.training.logs import CsvLog
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = (DOCS / "ooc.md").read_text()
 RATES = json.loads((DOCS / "measurements" / "ooc-rates" / "record.json").read_text())
-DESK = DOCS / "measurements" / "ooc-desk"
+DESK, LONGER = (DOCS / "measurements" / name for name in ("ooc-desk", "ooc-desk-longer"))
+COUNTED = ("direct", "successes")
 
 
 def block(name: str) -> str:
@@ -82,12 +83,17 @@ def test_the_table_of_the_desk_is_the_records():
         assert all({"command", "commit", "versions", "hardware", "dataset"} <= set(run) for run in record["training"])
 
 
-def direct(kind: str, agent: str) -> list[float]:
-    """Direct success over all pairs, for each seed."""
+def rates(folder: Path, agent: str, column: str, pair: str = "") -> list[float]:
+    """In per cent, over all pairs or of one, for each seed."""
     found: dict[int, list[float]] = {}
-    for row in CsvLog(DESK / kind / f"desk-play-v0.{agent}.csv").read():
-        found.setdefault(int(row["seed"]), []).append(100 * int(row["direct"]) / int(row["episodes"]))
-    return [fmean(rates) for _, rates in sorted(found.items())]
+    for row in CsvLog(folder / f"desk-play-v0.{agent}.csv").read():
+        if pair in ("", row["pair"]):
+            found.setdefault(int(row["seed"]), []).append(100 * int(row[column]) / int(row["episodes"]))
+    return [fmean(values) for _, values in sorted(found.items())]
+
+
+def direct(kind: str, agent: str) -> list[float]:
+    return rates(DESK / kind, agent, "direct")
 
 
 NAMES = {"cta": "CTA", "hiql-analogy": "HIQL∨+α∨", "hiql": "HIQL", "hiql-dual": "HIQL∨", "gciql-dual": "GCIQL∨"}
@@ -124,3 +130,20 @@ def test_what_is_said_of_whole_data_is_the_records():
     for kind, words in (("uncut", "are alike** ({} to {})"), ("random", "little ({} to {})")):
         means = sorted(fmean(direct(kind, agent)) for agent in two_level)
         assert words.format(f"{means[0]:.0f}", f"{means[-1]:.0f}") in PAGE
+
+
+def test_what_is_said_of_longer_training_is_the_records():
+    lines, folders = block("longer").splitlines()[2:], (DESK / HELD_OUT, LONGER / HELD_OUT)
+    for line, agent in zip(lines, ("cta", "hiql-analogy", "hiql-dual"), strict=True):
+        found = [rates(folder, agent, column) for column in COUNTED for folder in folders]
+        assert {len(seeds) for seeds in found} == {8}
+        cells = [f"{fmean(seeds):.0f} ± {stdev(seeds) / 8**0.5:.0f}" for seeds in found]
+        assert line == f"| {agent} | {' | '.join(cells)} |"
+    order = ("cta", "hiql-analogy", "hiql-dual")
+    firsts = {column: [fmean(rates(folders[1], agent, column, "pair1")) for agent in order] for column in COUNTED}
+    text = " ".join(PAGE.split())
+    assert "({:.0f} %, {:.0f} % and {:.0f} %)".format(*firsts["direct"]) in text
+    assert "in {:.0f}, {:.0f} and {:.0f} % of episodes".format(*firsts["successes"]) in text
+    for path in (LONGER / HELD_OUT).glob("*.json"):
+        (run,) = json.loads(path.read_text())["training"]
+        assert run["steps"] == 20_000 and {"command", "commit", "versions", "hardware"} <= set(run)
