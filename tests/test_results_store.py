@@ -17,16 +17,20 @@ PUZZLE = "puzzle-4x4-play-v0"
 POINTS = (800_000, 900_000, 1_000_000)
 
 
-def rows(*, seeds=range(4), points=POINTS, wins=40, episodes=50, agent="cta"):
-    return [Row(PUZZLE, agent, s, step, task, episodes, wins) for s in seeds for step in points for task in range(1, 6)]
+def rows(*, seeds=range(4), points=POINTS, wins=40, episodes=50, agent="cta", dataset=PUZZLE):
+    return [
+        Row(dataset, agent, s, step, task, episodes, wins) for s in seeds for step in points for task in range(1, 6)
+    ]
 
 
-def record(*, seeds=range(4), steps=1_000_000, agent="cta", fingerprint="a" * 64, points=POINTS, **facts):
-    provenance = {"command": f"cta data generate {PUZZLE}", "seed": 0, "episodes": 1000, "episode_steps": 1000}
+def record(
+    *, seeds=range(4), steps=1_000_000, agent="cta", fingerprint="a" * 64, points=POINTS, dataset=PUZZLE, **facts
+):
+    provenance = {"command": f"cta data generate {dataset}", "seed": 0, "episodes": 1000, "episode_steps": 1000}
     data = {"fingerprint": fingerprint, "provenance": provenance | {"versions": {"mujoco": "3.3.7"}}}
     training = {"seeds": list(seeds), "steps": steps, "data": data, "hardware": {"cpu": "x", "device": "gpu"}, **facts}
     scoring = {"scored": [[s, p, 60.0] for s in seeds for p in points], "weights": "float32", "episodes": 50}
-    return empty(PUZZLE, agent) | {"training": [training], "scoring": [scoring]}
+    return empty(dataset, agent) | {"training": [training], "scoring": [scoring]}
 
 
 def test_the_columns_are_those_of_the_issue_and_of_eval_csv():
@@ -174,3 +178,24 @@ def test_small_texts():
     assert short_list([3, 0, 1, 7]) == "0–1, 3, 7"
     seeds, tasks, rates = task_matrix([Row("d", "a", 1, 1, 1, 10, 5), Row("d", "a", 1, 2, 1, 10, 7)])
     assert (seeds, tasks, rates) == ([1], [1], [[pytest.approx(0.6)]])
+
+
+@pytest.mark.parametrize("step", [",", ""])
+def test_no_step_to_pack_gets_a_line(tmp_path, capsys, step):
+    assert run(["results", "pack", str(tmp_path), "--step", step, "--results", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert "name at least one step" in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--eval-seed", "-1"], "--eval-seed must not be negative"),
+        (["--workers", "-2"], "--workers must be at least 1, not -2"),
+        (["--episodes", "0"], "--episodes must be at least 1, not 0"),
+    ],
+)
+def test_scoring_with_numbers_that_make_no_sense_gets_a_line(tmp_path, capsys, words, complaint):
+    assert run(["evaluate", "x.safetensors", "--results", str(tmp_path), *words]) == 1
+    said = capsys.readouterr().err
+    assert complaint in said and said.count("\n") == 1

@@ -263,6 +263,54 @@ def test_results_of_no_table_of_the_paper_are_not_called_none(tmp_path, capsys):
     assert run(["table", "maze", "--ours", "--results", str(tmp_path)]) == 0
 
 
+def noisy(*worlds):
+    return [f"{world}-noisy-v0" for world in worlds]
+
+
+FIVE = noisy("cube-single", "cube-double", "scene", "puzzle-3x3", "puzzle-4x4")
+REST = noisy("cube-triple", "puzzle-4x5", "puzzle-4x6")
+
+
+def averages(capsys, folder):
+    text = printed(capsys, folder, "noisy", "--ours", "--agents", "cta", "--format", "csv")
+    lines = {line["dataset"]: line for line in csv.DictReader(io.StringIO(text))}
+    return {name: (line["ours"], line["state"]) for name, line in lines.items() if name.startswith("average")}
+
+
+def test_averages_are_over_all_datasets_or_not_there(tmp_path, capsys):
+    """The one the paper prints for noisy data fits eight datasets, of which it shows five: both are made."""
+    for number, dataset in enumerate(FIVE[:-1]):
+        Results(tmp_path).add(record(dataset=dataset), rows(dataset=dataset, wins=10 + number))
+    assert averages(capsys, tmp_path) == {}
+    Results(tmp_path).add(record(dataset=FIVE[-1], seeds=[0]), rows(dataset=FIVE[-1], seeds=[0], wins=19))
+    five = 2 * fmean([10, 11, 12, 13, 19])
+    assert averages(capsys, tmp_path) == {"average": (f"{five:.1f}", "incomplete")}
+    for dataset in REST:
+        Results(tmp_path).add(record(dataset=dataset), rows(dataset=dataset, wins=41))
+    eight = (5 * five + 3 * 82) / 8
+    assert averages(capsys, tmp_path) == {
+        "average": (f"{five:.1f}", "incomplete"),
+        "average of all eight": (f"{eight:.1f}", "incomplete"),
+    }
+
+
+def test_half_a_seed_does_not_count_among_whole_ones(tmp_path, capsys):
+    """A fifth seed with one checkpoint, and in it one pair that is missing."""
+    (tmp_path / "ooc").mkdir()
+    path = tmp_path / "ooc" / f"{PUZZLE}.cta.csv"
+    path.write_text(OOC)
+    whole = printed(capsys, tmp_path, "ooc", "--ours", "--format", "csv")
+    extra = [f"{PUZZLE},cta,4,800000,{pair},50,50,pair{pair},50,50\n" for pair in range(1, 5)]
+    path.write_text(OOC + "".join(extra))
+    assert printed(capsys, tmp_path, "ooc", "--ours", "--format", "csv") == whole
+    # With one other it is something to look at: for the pairs that it has, and over all.
+    header, *others = OOC.splitlines(keepends=True)
+    path.write_text(header + "".join([*(line for line in others if ",cta,0," in line), *extra]))
+    lines = list(csv.DictReader(io.StringIO(printed(capsys, tmp_path, "ooc", "--ours", "--format", "csv"))))
+    assert [(line["state"], line["seeds"]) for line in lines] == [("incomplete", "2 (0, 4)")] * 6
+    assert [line["ours direct (success)"][:4] for line in lines][3:] == ["84.0", "70.0", "80.0"]
+
+
 def test_pictures_are_drawn(folder, tmp_path, capsys):
     curves, pairs = tmp_path / "curves.png", tmp_path / "pairs.png"
     assert run(["table", "--curves", str(curves), "--pairs", str(pairs), "--results", str(folder)]) == 0

@@ -4,9 +4,10 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, pstdev
+from typing import Any
 
 from cta.results.paper import ALL_PAIRS
-from cta.results.protocol import EVALUATIONS, Cell, Protocol, protocol_of
+from cta.results.protocol import Cell, Protocol, protocol_of
 from cta.results.records import empty
 from cta.results.rows import PairRow, read_rows
 
@@ -42,27 +43,19 @@ class PairCell(Cell):
     def pairs(self) -> tuple[str, ...]:
         return tuple(sorted({row.pair for row in self.rows}, key=lambda pair: (len(pair), pair)))
 
-    @property
-    def steps(self) -> list[int]:
-        """The last (up to) three steps that are scored."""
-        return sorted({row.step for row in self.rows})[-EVALUATIONS:]
-
-    @property
-    def episodes(self) -> list[int]:
-        return sorted({row.episodes for row in self.rows})
-
-    def rates(self, pair: str, kind: str) -> list[float]:
-        """Each seed's rate (direct, successes or lenient), averaged over the last three evaluations."""
+    def rates(self, pair: str, kind: str) -> dict[int, float]:
+        """Each seed's rate (direct, successes or lenient), averaged over the evaluations that count."""
         found: dict[int, list[float]] = defaultdict(list)
-        for row in self.rows:
-            if row.pair == pair and row.step in self.steps:
+        rows: list[Any] = self.counted()
+        for row in rows:
+            if row.pair == pair:
                 found[row.seed].append(getattr(row, kind) / row.episodes)
-        return [fmean(found[seed]) for seed in sorted(found)]
+        return {seed: fmean(values) for seed, values in sorted(found.items())}
 
     def mean_and_spread(self, pair: str, kind: str) -> tuple[float, float]:
         """Mean and deviation over seeds in %; over all pairs the mean of both, as the paper prints them."""
         pairs = self.pairs if pair == ALL_PAIRS else (pair,)
-        found = [self.rates(name, kind) for name in pairs]
+        found = [self.rates(name, kind).values() for name in pairs]
         return 100 * fmean(map(fmean, found)), 100 * fmean(map(pstdev, found))
 
 

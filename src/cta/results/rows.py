@@ -63,7 +63,7 @@ class PairRow(NamedTuple):
 
 AnyRow = Row | PairRow
 Kind = type[Row] | type[PairRow]
-COLUMNS, PAIR_COLUMNS = Row._fields, PairRow._fields
+COLUMNS = Row._fields
 """The columns of a result file, in this order and no others."""
 TEXT = ("dataset", "agent", "pair")
 
