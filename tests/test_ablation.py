@@ -22,7 +22,7 @@ from cta.cli.ablate import DESCRIPTION
 from cta.config import from_dict, to_dict
 from cta.errors import CtaError
 from cta.experiment import Run, run_config
-from cta.ooc.table import markdown
+from cta.results.study_table import markdown
 from tiny_agents import tiny
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -112,6 +112,14 @@ def test_agents_without_the_setting_are_refused():
         Ablation("b", (5,), Path("out"), agent="hiql").check()
     with pytest.raises(CtaError, match="each once"):
         Ablation("b", (5, 5), Path("out")).check()
+
+
+@pytest.mark.parametrize("flag", ["--steps", "--eval-interval", "--eval-episodes"])
+def test_zero_is_not_the_presets_number(flag, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(module, "start", lambda *_, **__: pytest.fail("trained"))
+    assert cta_command(["ablate", "k", flag, "0", "--out", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert f"{flag} must be at least 1" in said and said.count("\n") == 1
 
 
 def test_a_summary_by_hand():

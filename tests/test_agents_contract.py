@@ -1,16 +1,20 @@
 """What every registered agent promises, checked for all of them alike."""
 
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cta.agents import REGISTRY
+from cta.agents import REGISTRY, find
 from cta.agents.policy import Policy
+from cta.config import ActorConfig
 from cta.envs.desk_play import generate_play
-from cta.goals import gather
+from cta.errors import CtaError
+from cta.goals import RowTable, gather
 from cta.training.checkpoints import Checkpoints, flatten
 from cta.training.learner import Learner, TrainState, loss_names, spec_of, to_device
 from cta.training.seeds import SeedGroup
@@ -229,3 +233,113 @@ def test_the_batch_has_the_fields_the_loss_reads(name):
     goals |= {"contrastive_goals"} if "crl" in name else set()
     goals |= {"value_goals"} if name not in ("gcbc", "crl") else set()
     assert {field for field in rows if field not in ("observations", "next_observations")} == goals
+
+
+def changed(config, path, value):
+    name, _, rest = path.partition(".")
+    return replace(config, **{name: changed(getattr(config, name), rest, value) if rest else value})
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value"),
+    [
+        ("cta", "actor_std", 0.0), ("cta", "actor_std", -1.0), ("cta", "dual.pretrain_steps", -1),
+        ("cta", "expectile", 1.5), ("cta", "expectile", 0.0), ("cta", "dual.expectile", 1), ("cta", "p_aug", 2.0),
+        ("cta", "p_aug", -0.1), ("cta", "low_alpha", -3.0), ("cta", "awr_clip", 0.0), ("cta", "trunk.backbone", ()),
+        ("cta", "subgoal_steps", 0), ("cta", "lr", 0.0), ("cta", "tau", 0.0), ("cta", "tau", 1.1),
+        ("cta", "discount", 1.0), ("cta", "discount", 1 - 1e-9), ("gciql", "alpha", -1.0), ("gciql", "expectile", 1.0),
+        ("qrl", "eps", -0.1), ("crl", "value_p_trajgoal", 1.5), ("gcbc", "actor_std", 0),
+    ],
+)  # fmt: skip
+def test_numbers_out_of_range_are_refused(name, path, value):
+    flag = f"--agent.{path.replace('_', '-')}"
+    with pytest.raises(CtaError, match=f"^{flag} must [^\n]*$"):
+        changed(find(name).config, path, value).check()
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_the_ends_of_the_ranges_are_allowed(name):
+    config = find(name).config
+    ends = {"p_aug": 1.0, "tau": 1.0, "dual.pretrain_steps": 0, "alpha": 0.0, "low_alpha": 0, "awr_clip": float("inf")}
+    for path, value in ends.items():
+        if hasattr(config, path.partition(".")[0]):
+            config = changed(config, path, value)
+    config.check()
+
+
+def switches(config, where=""):
+    """Every switch and every choice by its path, with each other value it can have."""
+    hints = get_type_hints(type(config))
+    for entry in fields(config):
+        value, path = getattr(config, entry.name), where + entry.name
+        if is_dataclass(value):
+            yield from switches(value, f"{path}.")
+        elif isinstance(value, bool):
+            yield path, not value
+        elif get_origin(hints[entry.name]) is Literal:
+            yield from ((path, other) for other in get_args(hints[entry.name]) if other != value)
+
+
+def idle(config, path):
+    """Whether a setting is said to be read by other agents only, in the description of its class or its own."""
+    goal, form = getattr(config, "conditioning", "raw"), getattr(config, "networks", "mlp")
+    block = path.partition(".")[0]
+    return (
+        (block == "dual" and goal not in ("dual", "analogy"))
+        or (block == "gcb" and goal != "gcb")
+        or (block == "trunk" and form != "bilinear")
+        or (path == "actor_layer_norm" and form == "bilinear")
+        or (path == "policy_rep_grad_stop" and not config.eta.use)
+        or (path == "value_geom_sample" and config.value_p_trajgoal == 0)
+        or (type(config) is ActorConfig and path in ("layer_norm", "value_geom_sample"))
+    )
+
+
+def behaviour(agent):
+    """What an agent draws, its loss and gradients on one batch, and how it acts."""
+    networks, targets = with_targets(agent)
+    batch, key = batch_of(), jax.random.key(4)
+    (loss, _), grads = jax.value_and_grad(agent.loss, has_aux=True)(networks, targets, batch, key)
+    acts, _ = agent.act(networks, batch["observations"], batch["actor_goals"], key, 0.0)
+    rows = agent.draw(key, RowTable(jnp.arange(50), jnp.full(51, 49)))
+    return {"rows": rows, "loss": loss, "grads": grads, "acts": acts}
+
+
+def resized(one, two):
+    """Whether the same networks have other sizes, which is effect enough and spares a computation."""
+    sizes = [jax.eval_shape(lambda key, a=a: a.init(key, SPEC), jax.random.key(0)) for a in (one, two)]
+    return set(sizes[0]) == set(sizes[1]) and jax.tree.map(jnp.shape, sizes[0]) != jax.tree.map(jnp.shape, sizes[1])
+
+
+def same(one, two):
+    shapes = [jax.tree.map(jnp.shape, seen) for seen in (one, two)]
+    return shapes[0] == shapes[1] and all(
+        np.array_equal(a, b) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True)
+    )
+
+
+WITH_ETA = [("gciql-dual", True), ("gcivl", True), ("cta", False)]
+
+
+@pytest.mark.parametrize(("name", "eta"), [*((name, None) for name in REGISTRY), *WITH_ETA])
+def test_every_switch_changes_something_or_is_refused(name, eta):
+    """What can be asked for is done: no switch is silently ignored, no network left as it was drawn."""
+    agent = tiny(name)
+    if eta is not None:
+        agent = replace(agent, config=changed(agent.config, "eta.use", eta))
+    agent.config.check()
+    before = behaviour(agent)
+    for path, value in switches(agent.config):
+        other = replace(agent, config=changed(agent.config, path, value))
+        try:
+            other.config.check()
+        except CtaError as error:
+            assert f"--agent.{path.replace('_', '-')}" in str(error) and "\n" not in str(error)
+            continue
+        if idle(agent.config, path) or resized(agent, other):
+            continue
+        after = behaviour(other)
+        assert not same(before, after), f"{path} = {value} has no effect"
+        frozen = {"eta"} if path == "value_rep_grad_stop" else set()
+        trained = {name for name, network in after["grads"].items() if jax.tree.leaves(network)}
+        assert moved(after["grads"]) == trained - frozen, f"{path} = {value} leaves a network untrained"

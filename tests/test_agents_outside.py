@@ -1,13 +1,14 @@
 """An agent from outside the package: the page that explains it, executed, and the table of agents."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
-from cta.agents import find
+from cta.agents import REGISTRY, find
 from cta.cli.agents import main
 from cta.envs.desk_play import generate_play
 from cta.errors import CtaError
@@ -49,6 +50,13 @@ def test_the_table_of_agents(module, capsys, monkeypatch):
     table = capsys.readouterr().out
     for count in ("5,395,913", "6,821,961", "2,810,907", "2,285,576"):
         assert count in table
+
+
+def test_the_table_has_every_registered_agent(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setitem(REGISTRY, "newcomer", replace(REGISTRY["gcbc"], name="newcomer"))
+    assert main([]) == 0
+    assert "newcomer" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
 """Agents on images: every module that reads observations has encoders of its own, fused as the paper's code does."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import pytest
 
 from cta.agents import REGISTRY, Spec
+from cta.errors import CtaError
 from cta.nn import Encoded
 from tiny_agents import batch_of, tiny
 
@@ -36,6 +39,13 @@ def test_fusion(name):
             count = sum(encoder is not None for encoder in module.encoders)
             seen[network] = EARLY if module.early else count
     assert seen == FUSION[name]
+
+
+def test_a_high_policy_that_would_propose_images_is_refused():
+    agent = tiny("hiql")
+    agent = replace(agent, config=replace(agent.config, eta=replace(agent.config.eta, use=False)))
+    with pytest.raises(CtaError, match=r"--agent\.eta\.use must stay on"):
+        shapes_of(agent)
 
 
 @pytest.mark.parametrize("name", REGISTRY)

@@ -5,11 +5,14 @@ import fcntl
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from cta.alone import alone
+from cta.cli import reproduce
+from cta.errors import CtaError
 from cta.training.logs import CsvLog
 
 EXCHANGE = """
@@ -77,3 +80,33 @@ def test_without_locks_nobody_waits_but_other_faults_are_told(tmp_path, monkeypa
     else:
         with alone(tmp_path / "x"), alone(tmp_path / "x"):
             pass
+
+
+def test_a_work_folder_is_waited_for_and_then_given_up(tmp_path, capsys):
+    with reproduce._alone(tmp_path) as lock:
+        assert (tmp_path / "lock").samefile(f"/proc/self/fd/{lock}")
+        with (
+            pytest.raises(CtaError, match="another `cta reproduce` works in"),
+            reproduce._alone(tmp_path, patience=0.1),
+        ):
+            pass
+    assert capsys.readouterr().err == f"waiting for another process in {tmp_path} to end\n"
+    with reproduce._alone(tmp_path, patience=0.0):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EIO])
+def test_a_work_folder_without_locks_is_nobody_elses(tmp_path, monkeypatch, capsys, number):
+    def refuse(*_):
+        raise OSError(number, "no")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("waited"))
+    if number == errno.EIO:
+        with pytest.raises(CtaError, match=r"cannot work here \(no\)"), reproduce._alone(tmp_path):
+            pass
+    else:
+        with reproduce._alone(tmp_path):
+            pass
+    assert capsys.readouterr().err == ""

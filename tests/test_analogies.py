@@ -18,9 +18,10 @@ from cta.analysis import semantics, states
 from cta.analysis.neighbours import among, nearest, neighbour_groups
 from cta.analysis.pairs import draw_pairs
 from cta.analysis.purity import Labelled, choose_queries, measure, table
-from cta.analysis.queries import asked_rows
-from cta.analysis.representations import DIFFERENCE, names
+from cta.analysis.queries import asked_rows, choose
+from cta.analysis.representations import DIFFERENCE, _plain, names
 from cta.analysis.semantics import NOTHING, SEVERAL, Labels, is_single
+from cta.cli import evaluate as evaluate_command
 from cta.cli import run as cta_command
 from cta.cli.analogies import DESCRIPTION
 from cta.data import TrajectoryDataset
@@ -29,8 +30,8 @@ from cta.envs.datasets import open_dataset
 from cta.envs.desk import DeskState, find_world, observe, step
 from cta.envs.generate import generate, plan_job
 from cta.errors import CtaError
-from cta.ooc.table import markdown
 from cta.report.analogies import read_map
+from cta.results.study_table import markdown
 from tiny_agents import tiny
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -262,7 +263,7 @@ def desk_run(tmp_path_factory) -> Path:
     return little_run("desk-play-v0", tmp_path_factory.mktemp("analogies") / "run", agent="cta", seeds=2)
 
 
-def little_run(dataset: str, path: Path, *, agent: str, seeds: int = 1) -> Path:
+def little_run(dataset: str | dict, path: Path, *, agent: str, seeds: int = 1) -> Path:
     config = tiny(agent).config
     kept = ("hidden", "batch_size", "dual", "eta", "trunk", *(["subgoal_steps"] if agent == "cta" else []))
     settings = {"steps": 2, "eval_interval": 0, "checkpoint_interval": 0, "run_dir": str(path), "quiet": True}
@@ -306,6 +307,53 @@ def test_a_map_of_the_desk(desk_run, tmp_path, capsys):
     assert cta_command(["analogies", str(moved), *WORDS, "--out", str(tmp_path / "again")]) == 0
     again = json.loads((tmp_path / "again" / "map.json").read_text())
     assert {**again, "provenance": 0} == {**found, "provenance": 0}
+
+
+def test_a_seed_that_diverged_is_left_out(desk_run, tmp_path):
+    shutil.copytree(desk_run / "checkpoints", tmp_path / "run" / "checkpoints")
+    for name in ("config.json", "provenance.json"):
+        shutil.copy(desk_run / name, tmp_path / "run" / name)
+    manifest = tmp_path / "run" / "checkpoints" / "2" / "manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "healthy": [False, True]}))
+    words = ["--pairs", "60", "--iterations", "20", "--frames", "0"]
+    assert cta_command(["analogies", str(tmp_path / "run"), *words]) == 0
+    assert json.loads((tmp_path / "run" / "analogies" / "map.json").read_text())["seed"] == 1
+    with (tmp_path / "run" / "analogies" / "purity.csv").open() as file:
+        assert {row["seed"] for row in csv.DictReader(file)} == {"1"}
+
+
+def test_the_data_is_found_from_another_folder(tmp_path, monkeypatch):
+    """Arrays are kept in the run directory, under a path that may be relative."""
+    generator = np.random.default_rng(0)
+    arrays = {"observations": generator.normal(size=(60, 4)), "actions": generator.uniform(-1, 1, (60, 2))}
+    (tmp_path / "home").mkdir()
+    monkeypatch.chdir(tmp_path / "home")
+    little_run({**arrays, "episode_lengths": [30, 30]}, Path("mine/run"), agent="gcivl-dual")
+    monkeypatch.chdir(tmp_path)
+    words = ["--pairs", "20", "--iterations", "20", "--frames", "0", "--split", "train"]
+    assert cta_command(["analogies", "home/mine/run", *words]) == 0
+    run = cta.Run("home/mine/run")
+    own = evaluate_command._evaluator(run, evaluate_command.Settings("home/mine/run", env="module:factory", workers=1))
+    assert own._data().num_rows == 60 == run.open_data()[1].num_rows
+
+
+def test_images_of_any_side_are_averaged():
+    generator = np.random.default_rng(0)
+    frames = {side: generator.integers(0, 256, (3, side, side, 2), np.uint8) for side in (64, 60, 10)}
+    whole = frames[64].reshape(3, 16, 4, 16, 4, 2).mean(axis=(2, 4), dtype=np.float32).reshape(3, -1)
+    np.testing.assert_array_equal(_plain(frames[64]), whole)
+    odd = _plain(frames[60]).reshape(3, 16, 16, 2)
+    np.testing.assert_allclose(odd[:, 0, 1], frames[60][:, :3, 3:7].mean(axis=(1, 2)), rtol=1e-5)
+    np.testing.assert_array_equal(_plain(frames[10]), frames[10].reshape(3, -1))
+
+
+def test_held_out_pairs_need_data_that_tells_tasks():
+    data = rows_of(np.zeros((40, 8, 8, 3), np.uint8))
+    pairs = draw_pairs(data, 5, apart=(1, 5), seed=0)
+    unknown = semantics.read("visual-scene-play-v0", data)
+    tasks = unknown.tasks(pairs.states, pairs.goals)
+    with pytest.raises(CtaError, match="--query ooc: the data does not tell tasks and contexts"):
+        choose(["ooc"], "visual-scene-play-v0", pairs, tasks, unknown)
 
 
 def check_purity(folder: Path, found: dict) -> None:
@@ -357,6 +405,13 @@ def test_what_cannot_be_mapped_is_said_in_a_line(desk_run, tmp_path, capsys):
     assert "has no seed 7" in capsys.readouterr().err
     assert cta_command(["analogies", str(desk_run), "--frames", "301"]) == 1
     assert "0 to 300 points" in capsys.readouterr().err
+    for words, said in (
+        (["--perplexity", "0"], "--perplexity: a number"),
+        (["--iterations", "0"], "at least 1, not 0"),
+    ):
+        assert cta_command(["analogies", str(desk_run), *words]) == 1
+        told = capsys.readouterr()
+        assert said in told.err and "pairs of the" not in told.out  # before anything slow
     with pytest.raises(CtaError, match="learns no representation"):
         names(tiny("gcbc"))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cta.agents import Spec
-from cta.bench import record
+from cta.bench import record, simulation
 from cta.bench.cases import Case, DataShape
 from cta.bench.clock import Span, interleave, repeat
 from cta.bench.paused import PausedEvaluation
@@ -190,9 +190,12 @@ def test_tables_show_every_kind_and_sizes_in_gib():
         (["--agents", "ctx"], "there is no agent 'ctx'"),
         (["--seeds", "0"], "--seeds 0: give whole numbers of at least 1"),
         (["--rows", "1"], "--rows must be at least 2"),
+        (["evaluate", "--workers", "-2"], "--workers is at least 1, not -2"),
+        (["generate", "--workers", "0"], "--workers is at least 1, not 0"),
     ],
 )
-def test_bench_complains_in_one_line(words, complaint, capsys):
+def test_bench_complains_in_one_line(words, complaint, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     assert run(["bench", *words]) == 1
     error = capsys.readouterr().err
     assert complaint in error
@@ -239,3 +242,27 @@ def test_stepping_processes_take_turns_and_their_death_is_said():
         steppers._processes[0].kill()
         with pytest.raises(CtaError, match="died"):
             steppers.take(0.1)
+
+
+@pytest.mark.parametrize("fault", ["while it is made", "in a turn"])
+def test_worlds_are_closed_when_a_step_fails(monkeypatch, fault):
+    """The second world takes no step, or not its second turn."""
+    made, closed = [], []
+
+    class World:
+        def __init__(self):
+            self.left = {"while it is made": 0, "in a turn": simulation.BLOCK}[fault] if made else np.inf
+            made.append(self)
+
+        def step(self, action):
+            self.left -= 1
+            if self.left < 0:
+                raise CtaError("it broke")
+            return (np.zeros(1),)
+
+    monkeypatch.setattr(simulation, "make_env", lambda *_, **__: World())
+    monkeypatch.setattr(simulation, "seeded_reset", lambda *_: (np.zeros(1), {}))
+    monkeypatch.setattr(simulation, "close_env", closed.append)
+    with pytest.raises(CtaError, match="it broke"):
+        simulation.measure_step("puzzle-4x4-v0", seconds=0)
+    assert len(made) == 2 and set(closed) == set(made)

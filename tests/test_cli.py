@@ -15,7 +15,7 @@ import pytest
 from cta.cli import run
 from cta.cli.train import parse, parse_seeds, translate
 from cta.errors import CtaError
-from cta.experiment import Run
+from cta.experiment import Run, inputs
 from cta.experiment.chosen import choose_steps, chosen_networks
 
 TINY = ["--agent.batch-size", "16", "--log-interval", "5", "--eval-episodes", "2", "--eval-interval", "10"]
@@ -139,7 +139,7 @@ def test_evaluate_adds_scores_and_repeats_them(trained):
     done = cta("evaluate", folder, "--episodes", "2", "--step", "all")
     assert "success in %" in done.stdout
     assert f"rows: {folder / 'evaluate.csv'}" in done.stdout
-    how = {"env": "", "temperature": "0.0", "noise": "0.0", "eval_seed": "0"}
+    how = {"env": "", "temperature": "0.0", "noise": "0.0", "eval_seed": "0", "mujoco": ""}
     again = rows(folder / "evaluate.csv")
     assert again == [{**row, **how} for row in rows(folder / "eval.csv")]
     cta("evaluate", folder, "--episodes", "2")
@@ -149,6 +149,59 @@ def test_evaluate_adds_scores_and_repeats_them(trained):
     both = rows(folder / "evaluate.csv")
     assert [row for row in both if row["noise"] == "0.0"] == sorted(again, key=lambda row: int(row["step"]))
     assert {(row["step"], row["noise"]) for row in both if row["episodes"] == "1"} == {("20", "0.5")}
+
+
+def simulated(tmp_path, name, observed, acted):
+    """A run on data of OGBench's from before MuJoCo 3.5, by their name and for want of a record."""
+    generator = np.random.default_rng(0)
+    values = {"observations": generator.normal(size=(60, observed)), "actions": generator.uniform(-1, 1, (60, acted))}
+    arrays = {key: value.astype(np.float32) for key, value in values.items()}
+    np.savez(tmp_path / f"{name}.npz", **arrays, terminals=np.arange(60) % 30 == 29)
+    folder, small = tmp_path / "run", ["--agent", "gcbc", "--agent.batch-size", "8", "--agent.hidden", "8"]
+    words = ["--dataset", str(tmp_path / f"{name}.npz"), *small, "--steps", "2", "--eval-interval", "0"]
+    assert run(["train", *words, "--run-dir", str(folder)]) == 0
+    return folder
+
+
+def test_evaluate_names_its_simulator(tmp_path, monkeypatch, capfd):
+    """In its table, where another one's rows stay, and in a line where it is not comparable with the data's."""
+    monkeypatch.setattr(inputs, "_told", set())
+    folder = simulated(tmp_path, "pointmaze-medium-navigate-v0", 2, 2)
+    words = ["evaluate", str(folder), "--episodes", "1", "--tasks", "1", "--workers", "1"]
+    for version, lines in (("3.3.7", 0), ("3.6.0", 1), ("3.6.0", 0)):
+        monkeypatch.setattr("cta.provenance.version", lambda _, version=version: version)
+        capfd.readouterr()
+        assert run(words) == 0
+        assert capfd.readouterr().err.count("the arm's dynamics changed in 3.5") == lines
+    assert [row["mujoco"] for row in rows(folder / "evaluate.csv")] == ["3.3.7", "3.6.0"]
+    # A table from before the column.
+    table = folder / "evaluate.csv"
+    table.write_text("".join(line.rpartition(",")[0] + "\n" for line in table.read_text().splitlines()[:2]))
+    assert run(words) == 0
+    assert [row["mujoco"] for row in rows(table)] == ["", "3.6.0"]
+    assert list(rows(table)[0])[-2:] == ["eval_seed", "mujoco"]
+
+
+def test_held_out_pairs_are_asked_with_the_same_notice(tmp_path, monkeypatch, capfd):
+    def stop(*_, **__):
+        raise CtaError("far enough")
+
+    monkeypatch.setattr(inputs, "_told", set())
+    folder = simulated(tmp_path, "scene-play-v0", 40, 5)
+    monkeypatch.setattr("cta.provenance.version", lambda _: "3.6.0")
+    monkeypatch.setattr("cta.ooc.scoring.PairEvaluator", stop)
+    capfd.readouterr()
+    assert run(["ooc", "evaluate", str(folder)]) == 1
+    assert "the arm's dynamics changed in 3.5" in capfd.readouterr().err
+
+
+def test_settings_that_cannot_be_leave_no_arrays(tmp_path):
+    import cta as library
+
+    arrays = {"observations": np.zeros((9, 3)), "actions": np.zeros((9, 2)), "episode_lengths": [9]}
+    with pytest.raises(CtaError, match="--steps must be at least 1"):
+        library.train(arrays, steps=0, run_dir=str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
 
 
 def test_own_arrays_from_python(tmp_path):
@@ -182,6 +235,8 @@ def test_own_arrays_from_python(tmp_path):
         (["train", "--dataset", "nowhere/x.npz"], 1, "no such file"),
         (["train", "--seeds", "a"], 1, "--seeds a"),
         (["train", "--agent.discount", "1.5"], 1, "--agent.discount"),
+        (["train", "--agent.actor-std", "0"], 1, "--agent.actor-std must be positive, not 0.0"),
+        (["train", "--agent", "crl", "--agent.eta.ema"], 1, "crl does not read --agent.eta.ema: leave it at False"),
         (["train", "--agent.value-p-curgoal", "0.9"], 1, "add up to 1"),
         (["train", "--steps", "0"], 1, "--steps must be at least 1"),
         (["train", "--stpes", "5"], 2, "--steps"),
@@ -247,6 +302,8 @@ def test_ogbench_habits():
     assert config.agent.subgoal_steps == 10
     assert translate(["--agent.layer_norm=False"]) == ["--agent.no-layer-norm"]
     assert parse(["--agent.layer_norm=False"]).agent.layer_norm is False
+    for words in (["--eval_on_cpu=True"], ["--eval_on_cpu=False"], ["--eval_on_cpu=1"], ["--eval_on_cpu", "1"]):
+        assert translate([*words, "--steps", "100"]) == translate(["--steps", "100", *words]) == ["--steps", "100"]
     with pytest.raises(CtaError, match="cta resume"):
         parse(["--restore_path", "x"])
 

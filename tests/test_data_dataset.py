@@ -161,6 +161,11 @@ def edited(key, place, value):
         ({"actions": np.zeros((6, 2), np.float32)}, "disagree in length: 7 observations, 6 actions, 7 terminals"),
         ({"actions": np.zeros(7, np.float32)}, r"actions have shape \(7,\)"),
         ({"observations": np.zeros(7, np.float32)}, r"observations have shape \(7,\)"),
+        (
+            {"observations": np.zeros((7, 6, 6), np.float32)},
+            r"shape \(7, 6, 6\); use \(N, d\) for vectors or \(N, H, W, C\) for images",
+        ),
+        ({"observations": np.zeros((7, 2, 2, 2, 3), np.uint8)}, r"use \(N, d\)"),
         ({"observations": np.zeros((7, 3), np.int64)}, "observations have dtype int64; use float32"),
         ({"observations": np.full((7, 3), "a")}, "observations have dtype <U1"),
         ({"actions": np.zeros((7, 2), np.int32)}, "actions have dtype int32"),

@@ -59,6 +59,11 @@ def shelf(tmp_path, monkeypatch) -> Iterator[Shelf]:
             start = 0
             if wanted and self.headers.get("If-Range") == content.tag:
                 start = int(re.fullmatch(r"bytes=(\d+)-", wanted).group(1))  # pyright: ignore
+            if start >= len(body):
+                self.send_response(416)
+                self.send_header("Content-Range", f"bytes */{len(body)}")
+                self.end_headers()
+                return
             self.send_response(206 if start else 200)
             self.send_header("Content-Length", str(len(body) - start))
             self.send_header("ETag", content.tag)
@@ -118,6 +123,39 @@ def test_a_later_command_resumes_too(shelf, tmp_path):
     shelf.ranges.clear()
     paths = download(NAME, tmp_path / "data", extra_mirrors=[shelf.address])
     assert shelf.ranges[0] == (f"/{NAME}-val.npz", "bytes=15000-")
+    assert paths[1].read_bytes() == shelf.files[f"/{NAME}-val.npz"]
+
+
+def killed_before(what, folder, shelf):
+    """A download whose process ends at the moment it would call `what`."""
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(what, killed)
+        download(NAME, folder, extra_mirrors=[shelf.address])
+
+
+@pytest.mark.parametrize("what", ["_accept", "sha256_of", "NpzReader", "write_whole"])
+def test_a_transfer_that_was_complete_is_accepted_later(shelf, tmp_path, what):
+    killed_before(f"cta.data.download.{what}", tmp_path / "data", shelf)
+    body = shelf.files[f"/{NAME}-val.npz"]
+    assert (tmp_path / "data" / f".{NAME}-val.npz.part").read_bytes() == body
+    shelf.ranges.clear()
+    paths = download(NAME, tmp_path / "data", extra_mirrors=[shelf.address])
+    assert shelf.ranges == [(f"/{NAME}-val.npz", f"bytes={len(body)}-"), (f"/{NAME}.npz", None)]
+    assert [path.read_bytes() for path in paths] == [shelf.files[f"/{path.name}"] for path in paths]
+    assert not [path for path in (tmp_path / "data").iterdir() if path.name.startswith(".")]
+
+
+def test_more_than_the_server_has_is_fetched_anew(shelf, tmp_path):
+    killed_before("cta.data.download._accept", tmp_path / "data", shelf)
+    with (tmp_path / "data" / f".{NAME}-val.npz.part").open("ab") as partial:
+        partial.write(b"more")
+    shelf.ranges.clear()
+    paths = download(NAME, tmp_path / "data", extra_mirrors=[shelf.address])
+    assert [wanted is None for _, wanted in shelf.ranges] == [False, True, True]
     assert paths[1].read_bytes() == shelf.files[f"/{NAME}-val.npz"]
 
 
@@ -261,11 +299,31 @@ def test_info_describes_and_finds_problems(tmp_path, capsys):
         ({"versions": {"mujoco": "3.3.7"}}, "4.0.1", True),
         ({"versions": {"mujoco": "3.6.0"}}, "3.3.7", True),
         ({"versions": {"jax": "0.10.2"}}, "4.0.0", False),
+        ({"source": {"provenance": None}}, "3.5.0", True),
+        ({"source": {"provenance": {"versions": {"mujoco": "3.3.7"}}}}, "3.5.0", True),
+        # What strangers write is unknown, and so is a simulator that is not there.
+        ({"versions": {"mujoco": "x"}}, "3.5.0", False),
+        ({"versions": {"mujoco": "3"}}, "3.5.0", False),
+        ({"versions": {"mujoco": 3.3}}, "3.5.0", False),
+        ({"versions": {"mujoco": "9" * 5000 + ".1"}}, "3.5.0", False),
+        ({"versions": "3.3.7"}, "3.5.0", False),
+        ({"versions": None}, "3.5.0", False),
+        ({"source": "my robot"}, "3.5.0", False),
+        ({"source": {"provenance": "my robot"}}, "3.5.0", False),
+        (None, "absent", False),
     ],
 )
 def test_data_and_simulator_across_the_change_of_dynamics_are_noted(monkeypatch, record, here, speaks):
     monkeypatch.setattr("cta.provenance.version", lambda _: here)
     assert (simulator_notice(record) is not None) == speaks
+
+
+@pytest.mark.parametrize("text", ['{"versions": "x"}', '{"source": "x"}', "1" * 5000, "[" * 50_000])
+def test_records_of_strangers_do_not_disturb(tmp_path, capsys, text):
+    arrays = {"observations": np.zeros((3, 2), np.float32), "actions": np.zeros((3, 2), np.float32)}
+    np.savez(tmp_path / "mine.npz", **arrays, terminals=np.arange(3) == 2, provenance=np.array(text))
+    assert main(["info", str(tmp_path / "mine.npz")]) == 0
+    assert "1 episodes of 3 rows" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", ["generate", "download", "list", "info"])

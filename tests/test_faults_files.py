@@ -207,6 +207,29 @@ def test_tensorboard_is_told_where_a_resumed_run_begins(tmp_path):
     assert (events[2].step, events[2].summary.value[0].simple_value) == (44, 0.5)
 
 
+def test_threads_that_log_one_seed_share_its_event_file(tmp_path, monkeypatch):
+    from tensorboardX import event_file_writer
+
+    opened, original = [], event_file_writer.EventsWriter
+
+    def slowly(*arguments):
+        opened.append(arguments)
+        time.sleep(0.2)
+        return original(*arguments)
+
+    monkeypatch.setattr(event_file_writer, "EventsWriter", slowly)
+    log = TensorBoardLog(tmp_path)
+    threads = [threading.Thread(target=log.scalars, args=(0, 1, {name: 1.0})) for name in ("loss", "success")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    log.close()
+    assert len(opened) == 1
+    [path] = tmp_path.glob("seed_0/events.out.tfevents.*")
+    assert all(name in path.read_bytes() for name in (b"loss", b"success"))
+
+
 def test_slow_scoring_does_not_hold_up_a_stop():
     begun, go_on = threading.Event(), threading.Event()
     scored = []

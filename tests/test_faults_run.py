@@ -238,10 +238,8 @@ def test_numbers_that_go_bad_stop_their_seed_alone(straight, data, tmp_path, cap
         assert run(words(data, folder)) == 4
     said = capfd.readouterr()
     assert "1 of 2 seeds go on" in said.err and "seed 1 is missing" in said.out
-    one_line(said, "seed 1 stopped at step 11: actor/actor_loss went bad")
-    assert json.loads((folder / "provenance.json").read_text())["stopped"] == {
-        "1": {"step": 11, "loss": "actor/actor_loss"}
-    }
+    one_line(said, "seed 1 stopped at step 11: weights went bad")
+    assert json.loads((folder / "provenance.json").read_text())["stopped"] == {"1": {"step": 11, "loss": "weights"}}
     assert "seed-stopped" in events(folder)
     # The other seed is what it would have been.
     for name in ("train.csv", "eval.csv"):
@@ -263,6 +261,28 @@ def test_numbers_that_go_bad_stop_their_seed_alone(straight, data, tmp_path, cap
     assert run(["evaluate", str(folder), "--episodes", "1"]) == 0
     assert "seed 1 is missing: seed 1 stopped at step 11" in " ".join(capfd.readouterr().out.split())
     assert run(["resume", str(folder)]) == 4
+
+
+def test_what_is_shown_is_of_a_seed_that_is_well(data, tmp_path, capfd, monkeypatch):
+    """Export, videos and page, each naming the seed it shows."""
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        poison(patch, index=0, at=10)
+        assert run(words(data, folder)) == 4
+    assert run(["export", str(folder), "--out", str(tmp_path / "policy")]) == 0
+    about = json.loads((tmp_path / "policy" / "policy.json").read_text())["provenance"]
+    assert (about["seed"], about["step"]) == (1, 20)
+    assert run(["evaluate", str(folder), "--episodes", "1", "--tasks", "1", "--videos", "1"]) == 0
+    assert [path.parent.name for path in (folder / "videos").rglob("*.mp4")] == ["seed_1"]
+    assert run(["report", str(folder), "--out", str(tmp_path / "page")]) == 0
+    assert "seed 1 at step 20" in (tmp_path / "page" / "index.html").read_text()
+    policy = Run(folder).policy()
+    assert (policy.seed, policy.step) == (1, 20)
+    manifest = folder / "checkpoints" / "20" / "manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "healthy": [False, False]}))
+    capfd.readouterr()
+    assert run(["evaluate", str(folder), "--episodes", "1", "--videos", "1"]) == 1
+    one_line(capfd.readouterr(), "every seed has diverged, so there is no policy to score")
 
 
 def test_when_all_seeds_are_bad_the_run_ends(data, tmp_path, capfd, monkeypatch):
@@ -348,7 +368,7 @@ def test_a_second_signal_ends_the_process_at_once(straight, data, tmp_path):
         time.sleep(1.0)
         assert process.poll() is None  # it waits for its checkpoint
         sent = time.monotonic()
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)  # Ctrl-C does nothing where the tests run in a shell's background
         _, said = process.communicate(timeout=60)
     assert process.returncode == 3 and time.monotonic() - sent < 10, said
     assert f"`cta resume {folder}` continues" in said.strip().splitlines()[-1] and "Traceback" not in said

@@ -110,6 +110,16 @@ def test_two_level_rows():
     np.testing.assert_array_equal(rows["high_actor_targets"], np.minimum(i + 7, high))
 
 
+def test_subgoals_of_any_distance_stay_in_the_episode():
+    """The row so many steps ahead is beyond 32 bits."""
+    config = replace(TwoLevelConfig(batch_size=500), subgoal_steps=2**31 - 1)
+    config.check()
+    rows = {k: np.asarray(v) for k, v in two_level_rows(jax.random.key(6), TABLE, config, 2**31 - 1).items()}
+    last = LAST_VALID[episode_of(LENGTHS, rows["observations"])]
+    np.testing.assert_array_equal(rows["low_actor_goals"], last)
+    np.testing.assert_array_equal(rows["high_actor_targets"], rows["high_actor_goals"])
+
+
 def test_random_high_goals_aim_at_the_low_goal():
     config = replace(TwoLevelConfig(batch_size=2000), actor_p_randomgoal=1.0, actor_p_trajgoal=0.0)
     rows = {k: np.asarray(v) for k, v in two_level_rows(jax.random.key(7), TABLE, config, 7).items()}

@@ -92,7 +92,7 @@ def close(actual, expected):
 
 def test_losses(agent, networks, targets, batch):
     expected = GOLDEN["losses"]
-    close(agent.dual.loss(networks, targets, batch)[0], expected["dual"])
+    close(agent.goal.learner.loss(networks, targets, batch)[0], expected["dual"])
     close(agent.value_loss(networks, targets, batch)[0], expected["value"])
     close(agent.low_loss(networks, batch)[0], expected["low_actor"])
     close(agent.high_loss(networks, batch)[0], expected["high_actor"])
@@ -115,7 +115,7 @@ def test_gradient_norms(agent, networks, targets, batch):
 
 def test_forward(agent, networks, batch):
     s, g = batch["observations"][:4], batch["value_goals"][:4]
-    close(agent.dual.value(networks, s, g), GOLDEN["dual_value_first_rows"])
+    close(agent.goal.learner.value(networks, s, g), GOLDEN["dual_value_first_rows"])
     z = agent.code(networks, s, g)
     close(z[0], GOLDEN["eta_first_row"])
     close(networks["value"](z, s)[..., 0], GOLDEN["value_first_rows"])

@@ -1,6 +1,7 @@
 """A program kept on disk is the program, is found again, and is never taken for another."""
 
 import os
+import stat
 import subprocess
 import sys
 from dataclasses import replace
@@ -111,6 +112,27 @@ def test_a_damaged_program_is_compiled_anew_and_replaced(folder):
 def test_a_folder_that_cannot_be_written_costs_only_the_speed(folder):
     folder.write_text("a file is in the way")
     assert doubled([]) == [0, 2, 4]
+
+
+def test_the_folder_is_the_users_own(folder):
+    mask = os.umask(0)
+    try:
+        assert doubled([]) == [0, 2, 4]
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("whose", ["others", "group", "somebody"])
+def test_programs_that_others_could_have_written_are_compiled_instead(folder, monkeypatch, whose):
+    traces = []
+    assert doubled(traces) == doubled(traces) == [0, 2, 4] and len(traces) == 1
+    if whose == "somebody":
+        monkeypatch.setattr(os, "getuid", lambda: folder.stat().st_uid + 1)
+    else:
+        folder.chmod({"others": 0o702, "group": 0o720}[whose])
+    assert doubled(traces) == [0, 2, 4] and len(traces) == 2
+    assert doubled(traces, "another") == [0, 2, 4] and len(os.listdir(folder)) == 1
 
 
 def test_a_full_disk_leaves_nothing_behind(folder, monkeypatch):

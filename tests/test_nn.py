@@ -100,6 +100,15 @@ def test_scale_to_length_survives_extremes():
     np.testing.assert_allclose(out[0], np.sqrt(2) * np.array([0.6, 0.8]), rtol=1e-6)
 
 
+def test_nothing_has_no_direction_and_gets_no_gradient():
+    """Else a displacement of exactly zero, as between equal states, makes weights of η that are no numbers."""
+    rows = jnp.array([[0.0, 0.0], [3.0, 4.0]])
+    pull = jnp.array([[1e30, 1.0], [1.0, 0.0]])
+    found = jax.grad(lambda u: jnp.sum(pull * scale_to_length(u)))(rows)
+    np.testing.assert_array_equal(found[0], 0.0)
+    np.testing.assert_allclose(found[1], np.sqrt(2) * np.array([16.0, -12.0]) / 125, rtol=1e-5)
+
+
 def test_projection_switch():
     x = jax.random.normal(KEY, (5, 4))
     options = {"hidden": (6,), "layer_norm": True}

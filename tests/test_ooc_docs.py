@@ -9,8 +9,8 @@ import pytest
 
 from cta.ooc.rates import EARLIER, HEADER, PAPER
 from cta.ooc.study import AGENTS, CONTROLS, HELD_OUT
-from cta.ooc.table import as_table, markdown, merge, summarise
 from cta.results.paper import ALL_PAIRS, paper_pairs
+from cta.results.study_table import as_table, markdown, merge, summarise
 from cta.training.logs import CsvLog
 
 DOCS = Path(__file__).parents[1] / "docs"

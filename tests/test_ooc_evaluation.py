@@ -15,8 +15,8 @@ from cta.ooc.evaluation import PairEvaluator, write_log
 from cta.ooc.logs import COLUMNS, EpisodeLog, count_rows, judge, read_logs, write_logs
 from cta.ooc.scoring import held_out_of_run
 from cta.ooc.study import Study
-from cta.ooc.table import as_table, merge, paper_lines, summarise
 from cta.ooc.trials import make_trials
+from cta.results.study_table import as_table, merge, paper_lines, summarise
 from cta.training.logs import CsvLog
 
 DESK, SCENE, LIGHTS = (find_layout(f"{name}-play-v0") for name in ("desk", "scene", "lights-3x3"))

@@ -14,7 +14,7 @@ from cta import CtaError, TrajectoryDataset, load_policy, train
 from cta.agents.policy import GoalPolicy
 from cta.cli import run
 from cta.data.minari import read_minari
-from cta.data.observations import from_unit, goal_vector, join, to_unit
+from cta.data.observations import from_unit, goal_vector, join, leaves, to_unit
 from cta.data.split import hold_out
 from cta.envs.own import OwnWorld
 from cta.evaluation.offline import rank_correlation, trajectory_order
@@ -204,6 +204,18 @@ def test_joining_observations():
     np.testing.assert_allclose(from_unit(np.array([0.0, -0.5]), low, high), [0, 0.25])
 
 
+def test_nested_observations_lose_nothing_and_goals_follow_their_order():
+    assert list(leaves({"x": {"a": 1}, "y": {"a": 2}, "z": 3})) == ["x/a", "y/a", "z"]
+    np.testing.assert_array_equal(join({"y": {"a": [2]}, "x": {"a": [1]}}, rows=False, label="x"), [1, 2])
+    both = {"observation": {"a": [1.0]}, "achieved_goal": {"b": [2.0, 3]}}  # of other shapes inside
+    np.testing.assert_array_equal(join(both, rows=False, label="x"), [1, 2, 3])
+    nested = {"observation": {"b": [2.0], "a": [1.0]}, "achieved_goal": [3.0], "desired_goal": [9.0]}
+    np.testing.assert_array_equal(join(nested, rows=False, label="x"), [1, 2, 3])
+    np.testing.assert_array_equal(goal_vector(nested, {}, label="x"), [np.nan, np.nan, 9])
+    with pytest.raises(CtaError, match="two parts of an observation are called a/b: rename one"):
+        join({"a/b": [1.0], "a": {"b": [2.0]}}, rows=False, label="x")
+
+
 @pytest.fixture
 def minari_root(tmp_path, monkeypatch):
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
@@ -245,6 +257,12 @@ def test_minari(minari_root, tmp_path, capfd):
     assert '"minari:own/goals-v0"' in capfd.readouterr().out
     assert run(["data", "info", "minari:own/goals-v0"]) == 0
     assert "observation (3), achieved_goal (2)" in capfd.readouterr().out
+
+    parts = {key: gymnasium.spaces.Dict({"a": box(-9, 9, (1,))}) for key in "xy"}
+    seen = [{key: {"a": np.full((5, 1), i, np.float32)} for i, key in enumerate("xy")}] * 2
+    make_minari("own/nested-v0", seen, acted, gymnasium.spaces.Dict(parts), box(0, 4, (1,)))
+    data = read_minari("own/nested-v0")
+    assert data.observations[0].tolist() == [0, 1] and data.provenance["observation_parts"] == {"x/a": 1, "y/a": 1}
 
     plain = [np.zeros((5, 3), np.float32)] * 2
     make_minari("own/discrete-v0", plain, [np.zeros(4, np.int64)] * 2, box(-9, 9, (3,)), gymnasium.spaces.Discrete(3))

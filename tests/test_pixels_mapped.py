@@ -3,14 +3,17 @@
 import errno
 import os
 import shutil
+import tracemalloc
 from collections import namedtuple
+from functools import partial
 
 import numpy as np
 import pytest
 
 from cta.data import TrajectoryDataset, mapped
-from cta.data.mapped import cache_folder, map_array, read_or_map
+from cta.data.mapped import cache_folder, is_mapped, map_array, read_or_map
 from cta.data.npz import NpzReader
+from cta.data.split import hold_out
 from cta.errors import CtaError
 
 IMAGES = np.random.default_rng(0).integers(0, 8, (40, 4, 4, 3), np.uint8)
@@ -50,6 +53,26 @@ def test_compressed_members_are_unpacked_once(file):
     inode = copy.stat().st_ino
     map_array(file, "observations")
     assert copy.stat().st_ino == inode
+
+
+def test_others_may_read_the_copy(file):
+    mask = os.umask(0o022)
+    try:
+        map_array(file, "observations")
+    finally:
+        os.umask(mask)
+    (copy,) = copies(file.parent)
+    assert copy.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_copy_that_may_not_be_read_is_made_again(file, monkeypatch):
+    map_array(file, "observations")
+    (copy,) = copies(file.parent)
+    inode = os.open(copy, os.O_RDONLY)  # keeps its number from being given to the next file
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.R_OK)
+    np.testing.assert_array_equal(map_array(file, "observations"), IMAGES)
+    assert not os.path.samestat(os.fstat(inode), copy.stat())
+    os.close(inode)
 
 
 def test_a_changed_file_is_unpacked_again_and_the_old_copy_goes(file):
@@ -123,3 +146,23 @@ def test_a_dataset_keeps_the_map(file):
     observations = map_array(file, "observations")
     data = TrajectoryDataset.from_arrays(observations, np.zeros((40, 2), np.float32), episode_lengths=[20, 20])
     assert np.shares_memory(data.observations, observations)
+
+
+def test_nothing_is_held_out_of_a_mapped_file_and_nothing_copied(tmp_path, monkeypatch):
+    images = np.zeros((400, 100, 100, 3), np.uint8)
+    np.savez(tmp_path / "d.npz", observations=images, actions=np.zeros((400, 2)), terminals=np.arange(400) % 20 == 19)
+    monkeypatch.setattr("cta.data.dataset.read_or_map", partial(read_or_map, limit=0))
+    tracemalloc.start()
+    try:
+        data = TrajectoryDataset.from_npz(tmp_path / "d.npz")
+        left, held = hold_out(data, 0.1)
+        assert tracemalloc.get_traced_memory()[1] < images.nbytes / 4
+    finally:
+        tracemalloc.stop()
+    assert held is None and left is data and is_mapped(data.observations)
+
+
+def test_what_is_mapped_is_recognised_through_views(file):
+    there = map_array(file, "observations")
+    assert all(map(is_mapped, (there, np.asarray(there), np.asarray(there)[3:][::2], there[1:])))
+    assert not any(map(is_mapped, (IMAGES, IMAGES[2:], there[there > 1], np.array(there))))

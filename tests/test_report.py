@@ -15,6 +15,7 @@ from cta.report import build
 from cta.report.analogies import read_map
 from cta.report.pack import pack_integers, pack_numbers
 from cta.report.page import embed, render
+from cta.report.rollouts import record_rollouts
 from cta.report.runs import read_run
 from cta.report.series import build_series, group_runs
 from cta.report.summary import summary, title, verdict
@@ -219,6 +220,22 @@ def test_what_is_wrong_gets_a_line(tmp_path, capsys):
     (path / "eval.csv").write_text("seed,step,task,episodes,successes\n0,1,1,10,11\n")
     assert run(["report", str(path)]) == 1
     assert "11 successes in 10 episodes" in capsys.readouterr().err
+
+
+def test_videos_name_the_seed_they_show(tmp_path):
+    path = write_run(tmp_path / "a", dataset="scene-play-v0")
+    step = path / "videos" / "step_4"
+    for folder, told in ((step, "videos at step 4."), (step / "seed_1", "videos of seed 1 at step 4.")):
+        folder.mkdir(parents=True)
+        (folder / "task1_episode0_success.mp4").write_bytes(b"film")
+        found, note = record_rollouts(read_run(path), episodes=1)
+        assert note == told and [one["file"].parent for one in found] == [folder]
+
+
+def test_a_minari_dataset_has_the_name_its_run_has(tmp_path):
+    assert (
+        read_run(write_run(tmp_path / "a", dataset="minari:D4RL/door/human-v2")).dataset == "minari-D4RL-door-human-v2"
+    )
 
 
 def test_a_run_that_was_never_scored_still_has_a_page(tmp_path):

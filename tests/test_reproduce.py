@@ -1,5 +1,6 @@
 """`cta reproduce` on the desk, with real processes: a spent budget, a killed driver, and the end of it all."""
 
+import json
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from safetensors.numpy import save
 
 from cta.agents import find
 from cta.agents.policy import Policy
@@ -19,7 +21,7 @@ from cta.errors import CtaError
 from cta.experiment import Run
 from cta.results.rows import read_rows
 from cta.results.store import Results
-from cta.results.weights import network_shapes, open_weights, read_by_act
+from cta.results.weights import FORMAT, network_shapes, open_weights, read_by_act
 from terminal import Terminal
 
 PLAN = """
@@ -271,6 +273,19 @@ def test_other_files_get_a_line(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(CtaError, match="not a file of weights"):
         open_weights(path)
+
+
+@pytest.mark.parametrize("stands", [".", "weights"])
+def test_weights_bring_no_code(tmp_path, monkeypatch, stands):
+    facts = {"format": FORMAT, "agent": "evil_module:Agent"}
+    path = tmp_path / "weights" / "x.safetensors"
+    path.parent.mkdir()
+    path.write_bytes(save({}, metadata={"cta": json.dumps(facts)}))
+    (tmp_path / stands / "evil_module.py").write_text(f"open({str(tmp_path / 'owned')!r}, 'w')")
+    monkeypatch.chdir(tmp_path / stands)
+    with pytest.raises(CtaError, match="agent evil_module:Agent is code, which is not looked for beside weights"):
+        open_weights(os.path.relpath(path))
+    assert not (tmp_path / "owned").exists()
 
 
 def test_failures_are_reported_and_do_not_stop_the_rest(tmp_path):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from cta.agents import REGISTRY
 from cta.cli import run
 from cta.cli.reproduce import seconds
 from cta.errors import CtaError
@@ -87,6 +88,13 @@ def test_what_is_wrong_with_a_plan_is_said(tmp_path, text, complaint):
     path.write_text(text)
     with pytest.raises(CtaError, match=complaint):
         read_plan(path)
+
+
+def test_a_plan_may_have_every_registered_agent_and_ones_own(tmp_path, monkeypatch):
+    monkeypatch.setitem(REGISTRY, "newcomer", REGISTRY["gcbc"])
+    path = tmp_path / "plan.toml"
+    path.write_text("[[cells]]\ndataset = 'desk-play-v0'\nagents = ['newcomer', 'mine:Agent']")
+    assert [cell.agent for cell in read_plan(path).cells] == ["newcomer", "mine:Agent"]
 
 
 def test_everything_in_order_and_data_ahead_of_need():

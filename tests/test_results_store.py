@@ -190,9 +190,10 @@ def test_no_step_to_pack_gets_a_line(tmp_path, capsys, step):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--eval-seed", "-1"], "--eval-seed must not be negative"),
-        (["--workers", "-2"], "--workers must be at least 1, not -2"),
-        (["--episodes", "0"], "--episodes must be at least 1, not 0"),
+        (["--eval-seed", "-1"], "--eval-seed must be from 0 to 2147483647, not -1"),
+        (["--eval-seed", "1" + 20 * "0"], "--eval-seed must be from 0 to"),
+        (["--workers", "-2"], "--workers must be from 1 to"),
+        (["--episodes", "0"], "--episodes must be from 1 to"),
     ],
 )
 def test_scoring_with_numbers_that_make_no_sense_gets_a_line(tmp_path, capsys, words, complaint):

@@ -130,7 +130,8 @@ def test_bridge_measures_an_agent_of_the_desk() -> None:
     """The dual networks of CTA as `cta train` builds them for the desk; untrained, their analogies know the context."""
     config = agent_preset(find("cta").config, "desk-play-v0")
     assert isinstance(config, TwoLevelConfig)
-    dual = TwoLevel(config).dual
+    dual = TwoLevel(config).goal.learner
+    assert isinstance(dual, DualLearner)
     networks = jax.jit(lambda key: dual.init(key, Spec(8, 3)))(jax.random.key(0))
     for part in (0, 2):
         measured = measure_desk_agent(dual, networks, part=part)

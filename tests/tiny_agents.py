@@ -1,6 +1,7 @@
 """Agents with networks of a few units, for tests: what they compute is the same, and it compiles quickly."""
 
 from dataclasses import replace
+from zlib import crc32
 
 import jax
 import jax.numpy as jnp
@@ -43,12 +44,13 @@ def with_targets(agent: Agent, spec: Spec = SPEC, key: int = 1) -> tuple[Network
     Not `agent.init`: a program full of random generators takes longer to compile than all the rest of an agent.
     """
     shapes = jax.eval_shape(lambda k: agent.init(k, spec), jax.random.key(0))
-    rng = np.random.default_rng(key)
 
-    def fill(tree):
-        return jax.tree.map(lambda x: jnp.asarray(0.4 * rng.standard_normal(x.shape), x.dtype), tree)
+    def fill(name, stream):
+        # By name: what a network holds does not depend on which others there are.
+        rng = np.random.default_rng([key, stream, crc32(name.encode())])
+        return jax.tree.map(lambda x: jnp.asarray(0.4 * rng.standard_normal(x.shape), x.dtype), shapes[name])
 
-    return fill(shapes), fill({name: shapes[name] for name in agent.targets()})
+    return {name: fill(name, 0) for name in shapes}, {name: fill(name, 1) for name in agent.targets()}
 
 
 def batch_of(rows: int = 8, spec: Spec = SPEC) -> dict[str, jax.Array]:

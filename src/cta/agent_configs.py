@@ -1,7 +1,9 @@
 """Settings of the agents, one class a family, under OGBench's names. Plain data: nothing here imports JAX."""
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import reduce
 from typing import Any, Literal
 
 from cta.errors import CtaError
@@ -11,28 +13,62 @@ LARGEST = 2**31 - 1
 """Whole numbers end here: steps and rows are counted in 32 bits."""
 WIDEST = 2**20
 """Layers end here, far above what fits on a device."""
-COUNTS = (
-    "batch_size", "dim", "ensemble", "value_ensemble", "features", "rank", "latent_dim", "subgoal_steps", "high_hold",
-)  # fmt: skip
-"""Whole numbers that begin at 1."""
-BOUNDS = ("awr_clip",)
+BELOW_ONE = 1 - 2**-24
+"""The number before 1 in 32 bits: what is nearer to 1 is 1 to the device."""
+
+RANGES: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {
+    "be at least 1": (
+        ("batch_size", "dim", "ensemble", "value_ensemble", "features", "rank", "latent_dim", "subgoal_steps",
+         "high_hold"),
+        lambda x: x >= 1,
+    ),
+    "be at least 0": (("alpha", "low_alpha", "high_alpha", "eps", "pretrain_steps"), lambda x: x >= 0),
+    "be positive": (("lr", "actor_std", "awr_clip"), lambda x: x > 0),
+    "lie in [0, 1]": (
+        ("p_aug", *(f"{kind}_p_{goal}goal" for kind in ("value", "actor") for goal in ("cur", "traj", "random"))),
+        lambda x: 0 <= x <= 1,
+    ),
+    "lie in (0, 1)": (("discount", "expectile"), lambda x: 0 < x <= BELOW_ONE),
+    "lie in (0, 1]": (("tau",), lambda x: 0 < x <= 1),
+}  # fmt: skip
+"""What must hold of the settings of these names, wherever they stand."""
+UNBOUNDED = ("awr_clip",)
 """Numbers that may be infinite: no bound."""
+NEEDED = ("backbone",)
+"""Layers of which there must be one: the others have an output layer besides."""
 
 
 def check_numbers(config: Any, where: str) -> None:
-    """Complain about numbers no setting can have, at any depth: not finite, too large, or a size below 1."""
+    """Complain about numbers no setting can have, at any depth: not finite, too large, or outside their range."""
     for entry in fields(config):
-        value, flag = getattr(config, entry.name), f"{where}.{entry.name.replace('_', '-')}"
+        name, value = entry.name, getattr(config, entry.name)
+        flag = f"{where}.{name.replace('_', '-')}"
         if is_dataclass(value):
             check_numbers(value, flag)
-        elif isinstance(value, float) and not math.isfinite(value) and not (entry.name in BOUNDS and value == math.inf):
-            raise CtaError(f"{flag} must be a finite number, not {value}")
-        elif isinstance(value, tuple) and any(type(size) is int and not 1 <= size <= WIDEST for size in value):
-            raise CtaError(f"{flag} must be sizes from 1 to {WIDEST}, not {_short(value)}")
-        elif type(value) is int and entry.name in COUNTS and value < 1:
-            raise CtaError(f"{flag} must be at least 1, not {_short(value)}")
-        elif type(value) is int and not abs(value) <= LARGEST:
-            raise CtaError(f"{flag} must be at most {LARGEST}, not {_short(value)}")
+        elif isinstance(value, tuple):
+            if any(type(size) is int and not 1 <= size <= WIDEST for size in value):
+                raise CtaError(f"{flag} must be sizes from 1 to {WIDEST}, not {_short(value)}")
+            if name in NEEDED and not value:
+                raise CtaError(f"{flag} must have at least one size")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            _check_number(name, value, flag)
+
+
+def _check_number(name: str, value: float, flag: str) -> None:
+    if isinstance(value, float) and not math.isfinite(value) and not (name in UNBOUNDED and value == math.inf):
+        raise CtaError(f"{flag} must be a finite number, not {value}")
+    for words, (names, holds) in RANGES.items():
+        if name in names and not holds(value):
+            raise CtaError(f"{flag} must {words}, not {_short(value)}")
+    if isinstance(value, int) and not abs(value) <= LARGEST:
+        raise CtaError(f"{flag} must be at most {LARGEST}, not {_short(value)}")
+
+
+def refuse_unread(config: Any, who: str, settings: Mapping[str, Any]) -> None:
+    """Complain about the first setting that is not at this value; `who` says for whom it would change nothing."""
+    for path, value in settings.items():
+        if reduce(getattr, path.split("."), config) != value:
+            raise CtaError(f"{who} --agent.{path.replace('_', '-')}: leave it at {value}")
 
 
 def _short(value: Any) -> str:
@@ -76,21 +112,15 @@ class AgentConfig:
     def check(self) -> None:
         """Complain in one line about values that make no sense."""
         check_numbers(self, "--agent")
-        if not 0 < self.discount < 1:
-            raise CtaError(f"--agent.discount must lie in (0, 1), not {self.discount}")
-        if not 0 < self.tau <= 1:
-            raise CtaError(f"--agent.tau must lie in (0, 1], not {self.tau}")
-        if not self.lr > 0:
-            raise CtaError(f"--agent.lr must be positive, not {self.lr}")
         for kind in ("value", "actor"):
             mix = [getattr(self, f"{kind}_p_{goal}goal") for goal in ("cur", "traj", "random")]
-            if min(mix) < 0 or abs(sum(mix) - 1) > 1e-6:
+            if abs(sum(mix) - 1) > 1e-6:
                 raise CtaError(f"--agent.{kind}-p-curgoal, -trajgoal, -randomgoal must add up to 1, not {sum(mix):g}")
 
 
 @dataclass(frozen=True)
 class DualConfig:
-    """The dual representation learner: Ṽ(s,g) = φ(s)ᵀψ(g)/√d and its critic."""
+    """The dual representation learner: Ṽ(s,g) = φ(s)ᵀψ(g)/√d and its critic. Read by conditioning dual, analogy."""
 
     hidden: Sizes = (512, 512, 512)
     """Hidden sizes of φ, ψ and the critic."""
@@ -126,7 +156,7 @@ class EtaConfig:
 
 @dataclass(frozen=True)
 class TrunkConfig:
-    """The bilinear networks."""
+    """The bilinear networks. Read by networks bilinear."""
 
     hidden: Sizes = (128, 128)
     """Hidden sizes of the displacement and anchor modules."""
@@ -144,7 +174,10 @@ class TrunkConfig:
 
 @dataclass(frozen=True)
 class GcbConfig:
-    """The goal-conditioned bisimulation analogy: a pair encoder F(s,g) and a state encoder Ψ that follows it."""
+    """The goal-conditioned bisimulation analogy: a pair encoder F(s,g) and a state encoder Ψ that follows it.
+
+    Read by conditioning gcb.
+    """
 
     hidden: Sizes = (512, 512, 512)
     """Hidden sizes of both encoders."""
@@ -158,12 +191,15 @@ class GcbConfig:
 
 @dataclass(frozen=True)
 class ActorConfig(AgentConfig):
-    """Agents with a policy network; alone it is all that behavioural cloning (GCBC) needs."""
+    """Agents with a policy network; alone it is all that behavioural cloning (GCBC) needs, and more.
+
+    GCBC has no value: it reads neither what is said of value goals nor `layer_norm` and `tau`.
+    """
 
     hidden: Sizes = (512, 512, 512)
     """Hidden sizes of values, critics and policies in MLP form."""
     actor_layer_norm: bool = False
-    """Layer norm in MLP policies."""
+    """Layer norm in MLP policies (bilinear ones follow `layer_norm`)."""
     actor_std: float = 1.0
     """σ of the policies."""
 
@@ -180,6 +216,10 @@ class Extraction:
     """Upper bound of advantage weights (inf: none)."""
 
 
+OF_ETA = {"eta.normalise": True, "eta.ema": False, "value_rep_grad_stop": False}
+"""Switches that say something about η, and what they are where there is none."""
+
+
 @dataclass(frozen=True)
 class ConditionedConfig(ActorConfig):
     """Agents that leave open what stands for a goal and which form their networks have."""
@@ -194,6 +234,11 @@ class ConditionedConfig(ActorConfig):
     gcb: GcbConfig = field(default_factory=GcbConfig)
     eta: EtaConfig = field(default_factory=lambda: EtaConfig(use=False))
     trunk: TrunkConfig = field(default_factory=TrunkConfig)
+
+    def check(self) -> None:
+        super().check()
+        if not self.eta.use:
+            refuse_unread(self, "without --agent.eta.use nothing reads", OF_ETA)
 
 
 @dataclass(frozen=True)
@@ -223,6 +268,10 @@ class GciqlConfig(Extraction, ConditionedConfig):
     expectile: float = 0.9
     """κ of the value loss."""
 
+    def check(self) -> None:
+        super().check()
+        refuse_unread(self, "gciql does not read", {"eta.ema": False})
+
 
 @dataclass(frozen=True)
 class CrlConfig(Extraction, ConditionedConfig):
@@ -240,6 +289,11 @@ class CrlConfig(Extraction, ConditionedConfig):
     """Dimension of the contrastive features."""
     logit_floor: float | None = None
     """Lower bound of the logits the policy climbs (the CTA authors' code: log 1e-6 ≈ −13.8; None: no bound)."""
+
+    def check(self) -> None:
+        # The contrast takes goals as they are: an η would stay as it was drawn.
+        refuse_unread(self, "crl does not read", {"eta.use": False} | OF_ETA)
+        super().check()
 
 
 @dataclass(frozen=True)
@@ -291,6 +345,14 @@ class TwoLevelConfig(ImplicitValueConfig):
     bilinear_high_actor: bool = True
     """False: the high policy is a plain MLP on [s; g] (sizes: the trunk's backbone), as it is for raw goals."""
     policy_rep_grad_stop: bool = True
-    """False: the low policy's loss trains η too (OGBench's `low_actor_rep_grad`)."""
+    """False: the low policy's loss trains η too, if there is one (OGBench's `low_actor_rep_grad`)."""
     subgoal_repr_type: Literal["dual", "dual_state"] = "dual"
-    """Input of η: the representation, or the state beside it."""
+    """Input of η: the representation, or the state beside it (for raw goals always the state and the goal)."""
+
+    def check(self) -> None:
+        super().check()
+        raw = self.conditioning == "raw"
+        if raw or not self.eta.use:
+            refuse_unread(self, "without η of a representation nothing reads", {"subgoal_repr_type": "dual"})
+        if raw or self.networks == "mlp":
+            refuse_unread(self, "with raw goals or mlp networks nothing reads", {"bilinear_high_actor": True})

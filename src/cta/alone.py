@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,7 +34,7 @@ def _locked(path: Path, waiting: str) -> int:
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            _lock(file, waiting)
+            lock(file, waiting=waiting)
             if is_file(path, file):
                 return file
         except BaseException:
@@ -42,16 +43,33 @@ def _locked(path: Path, waiting: str) -> int:
         os.close(file)  # its last owner removed it between our opening and our locking
 
 
-def _lock(file: int, waiting: str) -> None:
+def lock(file: int, *, waiting: str = "", patience: float | None = None) -> bool:
+    """Lock an open file, saying `waiting` if somebody has it; False if they still have it after `patience` seconds."""
+    if _lock_at_once(file):
+        return True
+    if waiting:
+        print(waiting, file=sys.stderr, flush=True)
+    if patience is None:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        return True
+    until = time.monotonic() + patience
+    while time.monotonic() < until:
+        time.sleep(min(0.5, patience))
+        if _lock_at_once(file):
+            return True
+    return False
+
+
+def _lock_at_once(file: int) -> bool:
+    """Whether nobody else has it; where there are no locks, nobody has."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        if waiting:
-            print(waiting, file=sys.stderr, flush=True)
-        fcntl.flock(file, fcntl.LOCK_EX)
+        return False
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
+    return True
 
 
 def is_file(path: Path, file: int) -> bool:

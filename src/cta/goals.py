@@ -82,6 +82,11 @@ def transition_rows(rows: Rows) -> dict[str, Rows]:
     return {"observations": rows, "next_observations": rows + 1}
 
 
+def _ahead(rows: Rows, steps: int, limits: Rows) -> Rows:
+    """`min(i + steps, limit)` for limits not before i, of any number of steps: i + steps may be beyond 32 bits."""
+    return rows + jnp.minimum(steps, limits - rows)
+
+
 def two_level_rows(key: PRNGKeyArray, table: RowTable, config: AgentConfig, subgoal_steps: int) -> dict[str, Rows]:
     """Rows of a two-level batch: transition, value goal, low goal, high goal and high target.
 
@@ -90,7 +95,7 @@ def two_level_rows(key: PRNGKeyArray, table: RowTable, config: AgentConfig, subg
     """
     keys = jax.random.split(key, 5)
     rows = random_rows(keys[0], table, config.batch_size)
-    low = jnp.minimum(rows + subgoal_steps, table.goal_limits[rows])
+    low = _ahead(rows, subgoal_steps, table.goal_limits[rows])
     far = trajectory_rows(keys[2], table, rows, config.actor_geom_sample, config.discount)
     anywhere = random_rows(keys[3], table, config.batch_size)
     at_random = jax.random.uniform(keys[4], rows.shape) < config.actor_p_randomgoal
@@ -99,7 +104,7 @@ def two_level_rows(key: PRNGKeyArray, table: RowTable, config: AgentConfig, subg
         "value_goals": mixed_rows(keys[1], table, rows, value_mix(config), config.discount),
         "low_actor_goals": low,
         "high_actor_goals": jnp.where(at_random, anywhere, far),
-        "high_actor_targets": jnp.where(at_random, low, jnp.minimum(rows + subgoal_steps, far)),
+        "high_actor_targets": jnp.where(at_random, low, _ahead(rows, subgoal_steps, far)),
     }
 
 

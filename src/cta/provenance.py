@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,9 +15,9 @@ PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "ogbench", "mujoco", "
 
 
 def command() -> str:
-    """The command line as typed, without the folder the program lives in."""
+    """The command line, ready to be typed again, without the folder the program lives in."""
     program = Path(sys.argv[0]).name
-    return " ".join(["cta" if program == "__main__.py" else program, *sys.argv[1:]])
+    return shlex.join(["cta" if program == "__main__.py" else program, *sys.argv[1:]])
 
 
 def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:

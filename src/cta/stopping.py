@@ -1,14 +1,18 @@
-"""The signals that ask a command to stop."""
+"""How a command ends: its exit codes, and the signals that ask it to stop."""
 
 import signal
 
+DONE, ERROR, USAGE = 0, 1, 2
+INTERRUPTED = 3
+"""Asked to stop; the same command, or `cta resume`, goes on."""
+SEED_STOPPED = 4
+"""Trained to the end, but without a seed whose numbers went bad."""
+
 
 def asking() -> list[int]:
-    """Ctrl-C, the end of a slot, and a terminal that was closed unless that is to be ignored, as `nohup` asks."""
-    closed = [] if ignored(signal.SIGHUP) else [signal.SIGHUP]
-    return [signal.SIGINT, signal.SIGTERM, *closed]
+    """Ctrl-C, the end of a slot and a closed terminal, as far as they are not ignored.
 
-
-def ignored(number: int) -> bool:
-    """Whether whoever started this process had a signal ignored."""
-    return signal.getsignal(number) is signal.SIG_IGN
+    Whoever starts a process may have them ignored: a script's `&` does so with the first, `nohup` with the last.
+    """
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    return [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]

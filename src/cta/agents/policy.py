@@ -42,23 +42,19 @@ def _clear(first: Any, memory: jax.Array) -> jax.Array:
     return jnp.where(first.reshape(-1, *[1] * (memory.ndim - 1)), 0, memory)
 
 
-_CACHE: dict[tuple[Agent, float, float], Any] = {}
-
-
+@lru_cache(maxsize=64)
 def _compiled(agent: Agent, temperature: float, noise: float) -> Any:
     """The jitted action function, one per (agent, temperature, noise): weights are arguments, so it compiles once."""
-    if (agent, temperature, noise) not in _CACHE:
 
-        def act(networks: Networks, observations: Any, goals: Any, first: Any, key: Any, call: Any, memory: Any) -> Any:
-            memory = jax.tree.map(partial(_clear, first), memory)
-            act_key, noise_key = jax.random.split(jax.random.fold_in(key, call))
-            actions, memory = agent.act(networks, observations, goals, act_key, temperature, memory)
-            if noise:
-                actions = jnp.clip(actions + noise * jax.random.normal(noise_key, actions.shape), -1.0, 1.0)
-            return actions, memory
+    def act(networks: Networks, observations: Any, goals: Any, first: Any, key: Any, call: Any, memory: Any) -> Any:
+        memory = jax.tree.map(partial(_clear, first), memory)
+        act_key, noise_key = jax.random.split(jax.random.fold_in(key, call))
+        actions, memory = agent.act(networks, observations, goals, act_key, temperature, memory)
+        if noise:
+            actions = jnp.clip(actions + noise * jax.random.normal(noise_key, actions.shape), -1.0, 1.0)
+        return actions, memory
 
-        _CACHE[agent, temperature, noise] = jax.jit(act)
-    return _CACHE[agent, temperature, noise]
+    return jax.jit(act)
 
 
 class GoalPolicy:

@@ -16,9 +16,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from cta.agents import extraction, implicit_value
 from cta.agents.base import Acted, Key, Networks, Spec, Term, action, register
 from cta.agents.conditioning import GoalConditioned
-from cta.agents.dual import DualLearner
 from cta.agents.forms import OBSERVATION, policy, value
 from cta.config import EtaConfig, TwoLevelConfig
+from cta.errors import CtaError
 from cta.goals import Batch, Rows, RowTable, two_level_rows
 from cta.nn import scale_to_length
 
@@ -32,14 +32,6 @@ class TwoLevel(GoalConditioned):
     own_targets = ("value",)
 
     @property
-    def dual(self) -> DualLearner:
-        """The dual learner, if goals are known through it."""
-        learner = self.goal.learner
-        if not isinstance(learner, DualLearner):
-            raise TypeError(f"conditioning '{self.config.conditioning}' has no dual learner")
-        return learner
-
-    @property
     def plain_high(self) -> bool:
         """The high policy reads the goal itself, in a plain MLP."""
         c = self.config
@@ -47,6 +39,8 @@ class TwoLevel(GoalConditioned):
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> Networks:
         c, part = self.config, self.goal.part
+        if part is OBSERVATION and spec.image_shape is not None:
+            raise CtaError("--agent.eta.use must stay on where raw goals are images: the high policy proposes no image")
         keys = jax.random.split(key, 4)
         length = spec.observation_dim if part is None else part
         plain = c.hidden if c.networks == "mlp" else c.trunk.backbone

@@ -69,6 +69,8 @@ class Ablation:
                 raise CtaError(f"{name}: name each once, and at least one")
         if self.what != READING and min(map(int, self.values)) < 1:
             raise CtaError(f"--values: {MEANING[self.what]} is at least 1, not {min(map(int, self.values))}")
+        if self.eval_interval == 0:
+            raise CtaError("--eval-interval must be at least 1, not 0: the curves are made of evaluations")
         for dataset in self.datasets:
             for value in self.values:
                 config = self.config(dataset, value)
@@ -78,15 +80,15 @@ class Ablation:
     def config(self, dataset: str, value: int | str) -> RunConfig:
         """The preset of this agent and dataset with the one setting changed."""
         base = run_config(self.agent, dataset)
-        steps = self.steps or base.steps
-        interval = self.eval_interval or max(1, steps // EVALUATIONS)
+        steps = base.steps if self.steps is None else self.steps
+        interval = max(1, steps // EVALUATIONS) if self.eval_interval is None else self.eval_interval
         config = replace(
             base,
             seeds=self.seeds,
             steps=steps,
             eval_interval=interval,
             checkpoint_interval=interval,
-            eval_episodes=self.eval_episodes or base.eval_episodes,
+            eval_episodes=base.eval_episodes if self.eval_episodes is None else self.eval_episodes,
             log_interval=min(base.log_interval, steps),
             dataset_dir=self.dataset_dir,
             run_dir=str(self.folder(dataset, value)),

@@ -67,27 +67,33 @@ def make_map(run: Run, options: MapOptions, out: Path, *, say: Say = print) -> d
     """Map a run and write everything to `out`; returns what map.json holds."""
     if not 0 <= options.frames <= MOST_FRAMES:
         raise CtaError(f"--frames: 0 to {MOST_FRAMES} points, not {options.frames}")
+    embedding.check(options.perplexity, options.iterations)
     mapped = representations.mapped(run.agent)
     subject = open_subject(run, options)
     pairs = subject.pairs
     if len(pairs) < options.pairs:
         say(f"{subject.data.name} has {len(pairs):,} pairs of this kind: all of them are mapped")
     # What was asked for is looked up before anything slow.
-    chosen = _seed_index(run, options.seed)
+    chosen = run.policy(seed=options.seed, step=options.step)
     asked = queries.choose(
         options.queries, subject.name, pairs, subject.tasks, subject.semantics, seed=options.draw_seed
     )
     enable_cache()
-    step, networks = run.networks(options.step)
+    step, networks = run.networks(chosen.step)
     say(f"{len(pairs):,} pairs of the {subject.split} split, step {step:,}")
-    learned = [representations.represent(run.agent, weights, subject.data, pairs) for weights in networks]
+    good = run.good_seeds(step)
+    learned = {
+        seed: representations.represent(run.agent, weights, subject.data, pairs)
+        for seed, weights in zip(run.config.seeds, networks, strict=True)
+        if seed in good
+    }
 
     groups, count = neighbour_groups(pairs.episodes)
     labelled = purity.Labelled(
         subject.tasks, subject.contexts.codes, groups, purity.choose_queries(subject.tasks), count
     )
     rows = _purity_rows(run, subject, learned, labelled, step)
-    points = learned[chosen][mapped]
+    points = learned[chosen.seed][mapped]
     settings = embedding.tsne_settings(
         len(pairs), perplexity=options.perplexity, iterations=options.iterations, seed=options.draw_seed
     )
@@ -101,7 +107,7 @@ def make_map(run: Run, options: MapOptions, out: Path, *, say: Say = print) -> d
         "format": FORMAT,
         "dataset": subject.name,
         "agent": run.config.agent_name,
-        "seed": run.config.seeds[chosen],
+        "seed": chosen.seed,
         "step": step,
         "pairs": len(pairs),
         "representation": mapped,
@@ -123,7 +129,10 @@ def make_map(run: Run, options: MapOptions, out: Path, *, say: Say = print) -> d
 def open_subject(run: Run, options: MapOptions) -> Subject:
     """The validation split of the run's data (or what was asked for), with pairs drawn from it."""
     where = options.data or run.config.dataset
-    name, train, validation = open_dataset(where, dataset_dir=run.config.dataset_dir, info=True)
+    if options.data is None:
+        name, train, validation = run.open_data(info=True)
+    else:
+        name, train, validation = open_dataset(options.data, dataset_dir=run.config.dataset_dir, info=True)
     if options.split == "validation" and validation is None:
         raise CtaError(f"{where} has no validation file beside it; --split train maps the training data")
     data = train if options.split == "train" or validation is None else validation
@@ -138,17 +147,10 @@ def open_subject(run: Run, options: MapOptions) -> Subject:
     return Subject(name, options.split, data, pairs, meaning, schematic(name, data), tasks, contexts)
 
 
-def _seed_index(run: Run, seed: int | None) -> int:
-    seeds = run.config.seeds
-    if seed is not None and seed not in seeds:
-        raise CtaError(f"{run.path} has no seed {seed}; there are {', '.join(map(str, seeds))}")
-    return 0 if seed is None else seeds.index(seed)
-
-
 def _purity_rows(
-    run: Run, subject: Subject, learned: Sequence[dict[str, np.ndarray]], labelled: purity.Labelled, step: int
+    run: Run, subject: Subject, learned: dict[int, dict[str, np.ndarray]], labelled: purity.Labelled, step: int
 ) -> list[dict[str, Any]]:
-    """Rows for every seed of the run, trained and untrained, and for the difference of observations, once."""
+    """Rows for every seed that is well, trained and untrained, and for the difference of observations, once."""
     if not len(labelled.queries):
         return []
     data = subject.data
@@ -156,7 +158,7 @@ def _purity_rows(
     difference = representations.difference(data, subject.pairs)
     common = {"dataset": subject.name, "agent": run.config.agent_name, "step": step}
     jobs: list[tuple[int, dict[tuple[str, str], np.ndarray]]] = []
-    for index, (seed, trained) in enumerate(zip(run.config.seeds, learned, strict=True)):
+    for index, (seed, trained) in enumerate(learned.items()):
         fresh = representations.untrained(run.agent, spec, seed)
         before = representations.represent(run.agent, fresh, data, subject.pairs)
         mine = {(representations.DIFFERENCE, "none"): difference} if index == 0 else {}

@@ -12,6 +12,14 @@ EXAGGERATED = 0.25
 """Share of the iterations with exaggerated attraction, in which clusters form."""
 
 
+def check(perplexity: float, iterations: int) -> None:
+    """Complain in one line about what makes no map, before anything slow."""
+    if not perplexity >= 1:
+        raise CtaError(f"--perplexity: a number of neighbours from 1 on, not {perplexity:g}")
+    if iterations < 1:
+        raise CtaError(f"--iterations: at least 1, not {iterations}")
+
+
 def tsne_settings(points: int, *, perplexity: float = 30.0, iterations: int = 500, seed: int = 0) -> dict[str, Any]:
     """What fixes a map, as plain data."""
     if points < 5:

@@ -69,6 +69,8 @@ def _held_out(
 ) -> list[dict[str, Any]]:
     """A pair for each held-out combination that occurs among the pairs: its task, begun in its context."""
     layout = find_layout(dataset_name)
+    if not semantics.known:
+        raise CtaError(f"--query {HELD_OUT}: the data does not tell tasks and contexts; give rows, as STATE:GOAL")
     found = []
     for number, held in enumerate(built_in_pairs(layout), 1):
         what, value = held.event

@@ -75,7 +75,7 @@ def represent(agent: Agent, networks: Networks, data: TrajectoryDataset, pairs: 
 
 
 def difference(data: TrajectoryDataset, pairs: Pairs) -> np.ndarray:
-    """g − s itself, (N, dim); of images averaged to 16 × 16."""
+    """g − s itself, (N, dim); of images averaged to 16 × 16, or as they are where they are smaller."""
     blocks = [_plain(goals) - _plain(states) for states, goals in _batches(data, pairs)]
     return np.concatenate(blocks)[: len(pairs)]
 
@@ -83,9 +83,18 @@ def difference(data: TrajectoryDataset, pairs: Pairs) -> np.ndarray:
 def _plain(observations: np.ndarray) -> np.ndarray:
     if observations.ndim == 2:
         return np.asarray(observations, np.float32)
-    count, height, width, channels = observations.shape
-    shape = (count, POOLED, height // POOLED, POOLED, width // POOLED, channels)
-    return observations.reshape(shape).mean(axis=(2, 4), dtype=np.float32).reshape(count, -1)
+    return _pool(_pool(observations, axis=1), axis=2).reshape(len(observations), -1)
+
+
+def _pool(images: np.ndarray, *, axis: int) -> np.ndarray:
+    """Averages over blocks along an axis, 16 of them, as equal as its length allows."""
+    side = images.shape[axis]
+    blocks = min(POOLED, side)
+    edges = side * np.arange(blocks + 1) // blocks
+    sums = np.add.reduceat(images, edges[:-1], axis=axis, dtype=np.float32)
+    shape = [1] * images.ndim
+    shape[axis] = blocks
+    return sums / np.diff(edges).astype(np.float32).reshape(shape)
 
 
 def _batches(data: TrajectoryDataset, pairs: Pairs) -> Iterator[tuple[np.ndarray, np.ndarray]]:

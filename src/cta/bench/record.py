@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from cta import provenance
+from cta.data.files import write_whole
 
 Entry = dict[str, Any]
 
@@ -39,7 +39,7 @@ def free_path(path: Path) -> Path:
 
 
 def write(path: Path, entries: list[Entry], hardware: dict[str, Any]) -> None:
-    """Write a record through a temporary file that is renamed into place."""
+    """Write a record, all of it or nothing."""
     record = {
         "device": hardware["device"]
         if hardware["backend"] != "cpu"
@@ -51,10 +51,7 @@ def write(path: Path, entries: list[Entry], hardware: dict[str, Any]) -> None:
         "hardware": hardware,
         "entries": entries,
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(json.dumps(record, indent=1) + "\n")
-    os.replace(part, path)
+    write_whole(path, json.dumps(record, indent=1) + "\n")
 
 
 def tables(entries: list[Entry]) -> list[Table]:

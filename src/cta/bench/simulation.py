@@ -9,7 +9,7 @@ of episodes.
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from math import exp, log
 from typing import Any
 
@@ -37,6 +37,8 @@ def measure(
     worlds = list(worlds or STATE_DIMS)
     if unknown := [name for name in worlds if name not in STATE_DIMS]:
         raise CtaError(f"no simulated world {', '.join(unknown)}: choose from {', '.join(STATE_DIMS)}")
+    if workers is not None and workers < 1:
+        raise CtaError(f"--workers is at least 1, not {workers}")
     count = workers or default_workers()
     ratios: list[float] = []
     with progress(", ".join(what), total=len(what) * len(worlds), unit="worlds") as advance:
@@ -55,17 +57,18 @@ def measure(
 
 def measure_step(env_name: str, *, seconds: float) -> Entry:
     """Steps per second of processor time, plain and lean; `ratio` is the median over the turns."""
-    worlds = _Turns(env_name, lean=False), _Turns(env_name, lean=True)
     pairs: list[tuple[float, float]] = []
-    begin = time.perf_counter()
-    while len(pairs) < 4 or time.perf_counter() - begin < seconds:
-        order = worlds if len(pairs) % 2 else worlds[::-1]  # neither always comes first
-        spent = {world.lean: world.turn() for world in order}
-        pairs.append((spent[False], spent[True]))
-        if worlds[0].last.tobytes() != worlds[1].last.tobytes():
-            raise CtaError(f"{env_name}: the lean step and OGBench's own have come apart: a rate would mean nothing")
-    for world in worlds:
-        close_env(world.env)
+    with _turns(env_name, lean=False) as first, _turns(env_name, lean=True) as second:
+        worlds = first, second
+        begin = time.perf_counter()
+        while len(pairs) < 4 or time.perf_counter() - begin < seconds:
+            order = worlds if len(pairs) % 2 else worlds[::-1]  # neither always comes first
+            spent = {world.lean: world.turn() for world in order}
+            pairs.append((spent[False], spent[True]))
+            if first.last.tobytes() != second.last.tobytes():
+                raise CtaError(
+                    f"{env_name}: the lean step and OGBench's own have come apart: a rate would mean nothing"
+                )
     plain, lean = (statistics.median(column) for column in zip(*pairs, strict=True))
     return {
         "what": "simulate",
@@ -77,14 +80,23 @@ def measure_step(env_name: str, *, seconds: float) -> Entry:
     }
 
 
+@contextmanager
+def _turns(env_name: str, *, lean: bool) -> Iterator["_Turns"]:
+    env = make_env(env_name, lean=lean)
+    try:
+        yield _Turns(env, lean=lean)
+    finally:
+        close_env(env)
+
+
 class _Turns:
     """A world that takes a few steps at a time with random actions."""
 
-    def __init__(self, env_name: str, *, lean: bool) -> None:
+    def __init__(self, env: Any, *, lean: bool) -> None:
         self.lean = lean
-        self.env = make_env(env_name, lean=lean)
+        self._env = env
         self._actions = np.random.default_rng(0)
-        self.last, _ = seeded_reset(self.env, 0, {"task_id": 1})
+        self.last, _ = seeded_reset(env, 0, {"task_id": 1})
         self.turn()
 
     def turn(self) -> float:
@@ -92,7 +104,7 @@ class _Turns:
         actions = self._actions.uniform(-1, 1, (BLOCK, 5)).astype(np.float32)
         begin = time.process_time()
         for action in actions:
-            self.last = self.env.step(action)[0]
+            self.last = self._env.step(action)[0]
         return time.process_time() - begin
 
 

@@ -14,7 +14,7 @@ from typing import TextIO
 from cta import __version__
 from cta.compilation import keep_programs
 from cta.errors import CtaError
-from cta.stopping import asking, ignored
+from cta.stopping import DONE, ERROR, INTERRUPTED, SEED_STOPPED, USAGE, asking
 
 COMMANDS = {
     "demo": "everything on a small world, in minutes, ending with a page to look at",
@@ -24,7 +24,7 @@ COMMANDS = {
     "export": "write a policy that needs neither the run nor this package",
     "scores": "compare the scores of several runs",
     "reproduce": "carry out a plan: generate, train and score, within a budget",
-    "results": "collect, check and keep score files",
+    "results": "collect and list score files, keep the weights of runs",
     "table": "the paper's tables with ours beside them",
     "data": "generate, download, list and inspect datasets",
     "agents": "list the agents",
@@ -33,7 +33,7 @@ COMMANDS = {
     "bench": "measure speed and memory on this machine",
     "analogies": "map what an agent takes for the change between state and goal, with numbers",
     "report": "write one HTML page about runs: curves, tables, analogy map, rollouts",
-    "ablate": "train over subgoal steps k or rank b, with curves and bars",
+    "ablate": "train over subgoal steps k, rank b or readings of the paper, with curves and bars",
     "doctor": "show devices, versions, rendering and data folders",
 }
 
@@ -53,14 +53,13 @@ Start here:
 exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted and resumable, 4 a seed's numbers went bad
 """
 
-DONE, ERROR, USAGE, INTERRUPTED, SEED_STOPPED = 0, 1, 2, 3, 4
+__all__ = ["DONE", "ERROR", "INTERRUPTED", "SEED_STOPPED", "USAGE", "main", "run"]
 
 
 def main() -> None:
     """Entry point of the console script. Every signal that asks is a Ctrl-C; letters a terminal lacks are spelt out."""
     for number in asking():
-        if not ignored(number):
-            signal.signal(number, _interrupt)
+        signal.signal(number, _interrupt)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     keep_programs()

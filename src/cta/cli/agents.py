@@ -30,9 +30,8 @@ def main(argv: list[str]) -> int:
         return dataset, agent
 
     dataset, only = tyro.cli(parse, args=argv, prog="cta agents", description=DESCRIPTION)
-    from cta.agents import Spec, find
+    from cta.agents import REGISTRY, Spec, find
     from cta.envs.names import expected_shapes, known_spec
-    from cta.presets import PAPER_NAMES
 
     shapes = expected_shapes(known_spec(dataset).env_name)
     if shapes is None:
@@ -41,7 +40,7 @@ def main(argv: list[str]) -> int:
     for column in ("name", "paper's name", "goal", "networks", "losses"):
         table.add_column(column)
     table.add_column("parameters", justify="right")
-    for name in [only] if only else PAPER_NAMES.values():
+    for name in [only] if only else REGISTRY:
         table.add_row(*describe(find(name), dataset, Spec.of(*shapes)))
     Console(highlight=False).print(table)
     return DONE

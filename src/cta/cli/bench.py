@@ -155,7 +155,7 @@ def _numbers(flag: str, text: str, *, least: int) -> list[int]:
 
 
 def _simulation(settings: Settings, what: list[str]) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
-    # As in `cta evaluate`: the policy has one thread, the cores belong to the simulators.
+    # As in `cta evaluate --results`: the policy has one thread, the cores belong to the simulators.
     os.environ.setdefault("PJRT_NPROC", "1")
     from cta.bench import simulation
     from cta.provenance import hardware

@@ -22,8 +22,8 @@ from cta.envs.datasets import folder_flag
 from cta.envs.generate import default_workers, generate, plan_job
 from cta.envs.names import DESK_DATASETS, KNOWN
 from cta.errors import CtaError
+from cta.stopping import INTERRUPTED
 
-INTERRUPTED = 3
 Name = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
 NameOrFile = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME|FILE")]
 OutFolder = Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: the data folder)")]

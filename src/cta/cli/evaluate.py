@@ -1,5 +1,7 @@
 """cta evaluate"""
 
+import csv
+import io
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -8,15 +10,18 @@ from rich.console import Console
 from rich.progress import Progress
 from tyro.conf import Positional, arg
 
+from cta.alone import alone
 from cta.cli import DONE, evaluate_results
+from cta.data.files import write_whole
 from cta.errors import CtaError
+from cta.training.logs import CsvLog
 
 DESCRIPTION = """\
 Score a run's policies by OGBench's protocol: five tasks, 50 episodes each, temperature 0.
 
 Start, goal and settling steps of every episode are fixed by its seed, so scores are paired across checkpoints and
-methods. Results are added to RUN/evaluate.csv (columns as in eval.csv, and env, temperature, noise, eval_seed);
-scoring the same step again in the same way replaces its rows.
+methods. Results are added to RUN/evaluate.csv (columns as in eval.csv, and env, temperature, noise, eval_seed,
+and mujoco: its version, empty where it plays no part); scoring the same step again in the same way replaces its rows.
 
   cta evaluate RUN                          the newest checkpoint of every seed
   cta evaluate RUN --step 800000,900000     these checkpoints
@@ -55,7 +60,7 @@ class Settings:
     eval_seed: int = 0
     """Base seed of the episodes."""
     videos: Annotated[int, arg(aliases=["--video-episodes"])] = 0
-    """Videos per task of the first seed."""
+    """Videos per task of the first seed that is well."""
     video_frame_skip: int = 3
     """Record every N-th frame."""
 
@@ -89,12 +94,13 @@ def main(argv: list[str]) -> int:
         video_frame_skip=settings.video_frame_skip,
     )
     run.config.check()
+    if settings.env is None:
+        run.tell_simulator()
     rows = _score(run, choose_steps(run, settings.step), _evaluator(run, settings), settings.env)
     print_scores(rows, run)
     print(f"rows: {run.path / TABLE}")
     if settings.videos:
-        step, networks = run.networks(int(rows[-1]["step"]))
-        record(run, step, networks[0], episodes=settings.videos)
+        record(run, run.policy(step=int(rows[-1]["step"])), episodes=settings.videos)
     return DONE
 
 
@@ -104,16 +110,39 @@ def _evaluator(run: Any, settings: Settings) -> Any:
     config = run.config
     if settings.env is None:
         return Evaluator(config.dataset_name, workers=config.eval_workers)
-    from cta.envs.datasets import open_dataset
     from cta.evaluation.own import OwnEvaluator
 
     return OwnEvaluator(
         settings.env,
         shape=run.spec.observation_shape,
-        data=lambda: open_dataset(config.dataset, dataset_dir=config.dataset_dir)[1],
+        data=lambda: run.open_data()[1],
         workers=config.eval_workers,
         max_episode_steps=settings.max_episode_steps,
     )
+
+
+def _mujoco(run: Any, env: str | None) -> str:
+    """The simulator's version; nothing for the desk. An environment of one's own may or may not use it."""
+    from cta.envs.names import DESK_DATASETS
+    from cta.provenance import versions
+
+    return "" if env is None and run.config.dataset_name in DESK_DATASETS else versions(("mujoco",))["mujoco"]
+
+
+def _open_table(run: Any, more: tuple[str, ...]) -> CsvLog:
+    """RUN/evaluate.csv; a table from before one of these columns gets it, empty."""
+    path = run.path / TABLE
+    with alone(path):
+        rows = CsvLog(path).read()
+        if not rows:
+            path.unlink(missing_ok=True)  # no more than a header
+        elif missing := [name for name in more if name not in rows[0]]:
+            text = io.StringIO()
+            writer = csv.DictWriter(text, [*rows[0], *missing], restval="", lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+            write_whole(path, text.getvalue())
+    return run.files.eval_log(TABLE, more=more)
 
 
 def _fits(row: dict[str, str], values: dict[str, str]) -> bool:
@@ -131,8 +160,9 @@ def _score(run: Any, steps: list[int], evaluator: Any, env: str | None) -> list[
         "temperature": str(config.eval_temperature),
         "noise": str(config.eval_gaussian),
         "eval_seed": str(config.eval_seed),
+        "mujoco": _mujoco(run, env),
     }
-    log = run.files.eval_log(TABLE, more=tuple(how))
+    log = _open_table(run, tuple(how))
     with evaluator, Progress(console=Console(stderr=True), transient=True) as bar:
         for step, networks in chosen_networks(run, steps):
             task = bar.add_task(f"step {step:,}")
@@ -145,4 +175,6 @@ def _score(run: Any, steps: list[int], evaluator: Any, env: str | None) -> list[
             same = {**how, "step": str(step)}
             log.exchange(lambda row, same=same: _fits(row, same), [{**row, **how} for row in fresh])
             rows += fresh
+    if not rows:
+        raise CtaError(f"{run.path}: every seed has diverged, so there is no policy to score")
     return rows

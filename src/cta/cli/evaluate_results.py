@@ -9,6 +9,7 @@ import tyro
 from rich.console import Console
 from tyro.conf import Positional, arg
 
+from cta.agent_configs import LARGEST
 from cta.cli import DONE
 from cta.errors import CtaError
 from cta.results.store import DEFAULT
@@ -57,8 +58,12 @@ def wanted(argv: list[str]) -> bool:
 
 def main(argv: list[str]) -> int:
     settings = tyro.cli(Settings, args=argv, prog="cta evaluate", description=DESCRIPTION)
-    if not settings.sources or settings.episodes < 1:
-        raise CtaError("name at least one file of weights or run directory, and at least one episode")
+    if not settings.sources:
+        raise CtaError("name at least one file of weights or run directory")
+    for name, least in (("episodes", 1), ("workers", 1), ("eval_seed", 0)):
+        value = getattr(settings, name)
+        if value is not None and not least <= value <= LARGEST:
+            raise CtaError(f"--{name.replace('_', '-')} must be from {least} to {LARGEST}, not {value}")
     # Policies are evaluated on the CPU; an accelerator's memory is left to whoever trains there.
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     # One thread for it: a few rows at a time gain nothing from more, and the cores belong to the simulators.

@@ -16,7 +16,7 @@ Write a run's policy into a folder that needs neither the run nor this package.
 The folder holds the weights (safetensors), StableHLO programs for CPU and CUDA and any batch size, policy.json (inputs,
 outputs, where it comes from) and load.py, a loader that needs only jax, numpy and safetensors.
 
-  cta export RUN --out policy                     the first seed's newest checkpoint
+  cta export RUN --out policy                     the newest checkpoint of the first seed that is well
   cta export RUN --out policy --seed 3            seed 3's
   cta export RUN --out policy --step 800000       of this checkpoint
   cd policy && python -c "from load import load; print(load('.').about['observation'])"
@@ -32,7 +32,7 @@ class Settings:
     out: Annotated[Path, arg(metavar="DIR")]
     """New folder for the policy."""
     seed: int | None = None
-    """Seed of a run with several (default: the first)."""
+    """Seed of a run with several (default: the first that is well)."""
     step: int | None = None
     """Checkpoint (default: the newest)."""
 

@@ -52,7 +52,7 @@ def evaluate_command(
     from cta.experiment import Run
     from cta.experiment.chosen import choose_steps
     from cta.ooc.scoring import evaluate_run, held_out_of_run, table_name
-    from cta.ooc.table import summarise
+    from cta.results.study_table import summarise
 
     opened = Run(run)
     wanted = held_out_of_run(opened, pairs)
@@ -98,7 +98,7 @@ def _episode_bar(bar: Progress) -> Callable[[int, int, int, int], None]:
 
 
 def _print_lines(console: Console, lines: Sequence[Any], *, as_markdown: bool) -> None:
-    from cta.ooc.table import as_table, markdown
+    from cta.results.study_table import as_table, markdown
 
     header, *rows = as_table(lines)
     if as_markdown:
@@ -161,7 +161,7 @@ def study_command(
     from cta.cli.train import parse_seeds
     from cta.experiment import Interrupted
     from cta.ooc.study import Study, read_results, run_study
-    from cta.ooc.table import merge, paper_lines, summarise
+    from cta.results.study_table import merge, paper_lines, summarise
 
     dataset = env if env in KNOWN or f"{env}-play-v0" not in KNOWN else f"{env}-play-v0"
     study = Study(

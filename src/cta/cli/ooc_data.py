@@ -16,7 +16,7 @@ from cta.data.files import write_whole
 from cta.errors import CtaError
 from cta.ooc.cut import CutReport, cut_files
 from cta.ooc.rates import HEADER, SEARCH_HEADER, measure_rates, rate_lines, search_lines
-from cta.ooc.table import markdown as as_markdown
+from cta.results.study_table import markdown as as_markdown
 
 
 def cut_command(

@@ -1,12 +1,10 @@
 """cta reproduce"""
 
-import fcntl
 import os
 import re
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -15,6 +13,7 @@ import tyro
 from rich.console import Console
 from tyro.conf import Positional, arg
 
+from cta.alone import lock
 from cta.cli import DONE, ERROR, INTERRUPTED
 from cta.errors import CtaError
 from cta.streams import listener
@@ -105,8 +104,8 @@ def main(argv: list[str]) -> int:
     if settings.dry_run:
         console.print(outlook(driver, device=device), markup=False)
         return DONE
-    with _alone(folder) as lock, board:
-        driver.run(lock)
+    with _alone(folder) as held, board:
+        driver.run(held)
     _summary(console, driver)
     if driver.stopped:
         return INTERRUPTED
@@ -164,24 +163,14 @@ def seconds(text: str, flag: str) -> float:
 @contextmanager
 def _alone(folder: Path, *, patience: float = 60.0) -> Iterator[int]:
     """The lock of the work folder. Processes of a killed driver hold it until they have gone, so wait a little."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)
-    except OSError as error:
-        raise CtaError(f"{folder}: cannot work here ({error.strerror})") from error
-    until, told = time.monotonic() + patience, False
-    try:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                if time.monotonic() > until:
-                    raise CtaError(f"another `cta reproduce` works in {folder}: wait for it, or give --work") from None
-                if not told:
-                    print(f"waiting for another process in {folder} to end", file=sys.stderr)
-                    told = True
-                time.sleep(0.5)
-        yield lock
-    finally:
-        os.close(lock)
+    with ExitStack() as opened:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)
+            opened.callback(os.close, file)
+            ours = lock(file, waiting=f"waiting for another process in {folder} to end", patience=patience)
+        except OSError as error:
+            raise CtaError(f"{folder}: cannot work here ({error.strerror})") from error
+        if not ours:
+            raise CtaError(f"another `cta reproduce` works in {folder}: wait for it, or give --work")
+        yield file

@@ -1,4 +1,4 @@
-"""`cta results`: collect, check and draw the score files."""
+"""`cta results`: collect and list score files, keep the weights of runs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -110,8 +110,11 @@ def pack_command(
 
     if weights not in DTYPES:
         raise CtaError(f"--weights {weights}: choose {', '.join(DTYPES)}")
+    steps = numbers(step, "--step")
+    if not steps:
+        raise CtaError("--step: name at least one step, such as 1000000")
     options: dict[str, Any] = {"results": Results(results), "episodes": episodes, "precision": weights}
-    packed = pack_run(Run(run), numbers(step, "--step"), **options)
+    packed = pack_run(Run(run), steps, **options)
     print(f"{packed} in {results}")
     return DONE
 
@@ -122,5 +125,8 @@ COMMANDS: dict[str, Any] = {"add": add_command, "list": list_command, "pack": pa
 def main(argv: Sequence[str]) -> int:
     """Run `cta results …`; returns the exit code."""
     return tyro.extras.subcommand_cli_from_dict(
-        COMMANDS, prog="cta results", args=list(argv), description="Collect, check and draw the score files."
+        COMMANDS,
+        prog="cta results",
+        args=list(argv),
+        description="Collect and list score files, keep the weights of runs.",
     )

@@ -12,9 +12,10 @@ from rich.table import Table
 
 from cta.cli import DONE, INTERRUPTED, SEED_STOPPED
 from cta.cli.orders import order_line, print_orders, read_offline
+from cta.errors import CtaError
 from cta.evaluation import seed_scores
 from cta.evaluation.episodes import missing_seeds
-from cta.experiment import Interrupted, Run
+from cta.experiment import Interrupted, Run, RunPolicy
 from cta.experiment.scoring import policy_maker
 
 
@@ -42,45 +43,49 @@ def finish(run: Run) -> None:
     else:
         print_scores(rows, run)
     console.print(f"run directory: {run.path}")
-    if rows and (path := draw(run)):
-        console.print(f"picture: {path}")
-    if run.config.videos:
-        step, networks = run.networks()
-        if seeds := run.good_seeds(step):
-            record(run, step, networks[run.config.seeds.index(seeds[0])], seed=seeds[0])
+    if (rows or run.config.videos) and (policy := _shown(run)):
+        if rows and (path := draw(run, policy)):
+            console.print(f"picture: {path}")
+        if run.config.videos:
+            record(run, policy)
 
 
-def draw(run: Run) -> Path | None:
-    """RUN/picture.png: curve, success per task, and on the embedded worlds a rollout of the first seed that is well."""
+def _shown(run: Run) -> RunPolicy | None:
+    """The policy that the picture and videos show; where there is none, a line says why."""
+    try:
+        return run.policy()
+    except CtaError as error:
+        print(f"nothing to show: {error}", file=sys.stderr)
+        return None
+
+
+def draw(run: Run, policy: RunPolicy) -> Path | None:
+    """RUN/picture.png: curve, success per task, and on the embedded worlds a rollout of a policy."""
     from cta.evaluation.picture import picture  # matplotlib
 
     config = run.config
-    step, networks = run.networks()
-    seed = next(iter(run.good_seeds(step)), None)
-    if seed is None:
-        return None
     return picture(
         run.path / "picture.png",
         run.evaluations(),
         dataset_name=config.dataset_name,
-        make_policy=policy_maker(run.agent, networks[config.seeds.index(seed)], config, seed),
-        run_seed=seed,
-        title=f"{config.agent_name} on {config.dataset_name}, {step:,} steps, {_seeds(config.seeds)}",
+        make_policy=policy_maker(run.agent, policy.networks, config, policy.seed),
+        run_seed=policy.seed,
+        title=f"{config.agent_name} on {config.dataset_name}, {policy.step:,} steps, {_seeds(config.seeds)}",
     )
 
 
-def record(run: Run, step: int, networks: Any, *, seed: int | None = None, episodes: int | None = None) -> None:
-    """Videos of a seed's policy (default: the first), one file an episode."""
+def record(run: Run, policy: RunPolicy, *, episodes: int | None = None) -> None:
+    """Videos of a policy, one file an episode, in RUN/videos/step_N/seed_S."""
     from cta.evaluation import record_videos  # rendering libraries
 
-    seed = run.config.seeds[0] if seed is None else seed
+    run.tell_simulator()
     paths = record_videos(
         run.config.dataset_name,
-        policy_maker(run.agent, networks, run.config, seed),
-        run_seed=seed,
+        policy_maker(run.agent, policy.networks, run.config, policy.seed),
+        run_seed=policy.seed,
         tasks=range(1, (run.config.eval_tasks or 5) + 1),
         episodes=episodes or run.config.videos,
-        folder=run.files.videos / f"step_{step}",
+        folder=run.files.videos / f"step_{policy.step}" / f"seed_{policy.seed}",
         frame_skip=run.config.video_frame_skip,
         eval_seed=run.config.eval_seed,
     )

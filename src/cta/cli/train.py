@@ -75,11 +75,13 @@ def _drop_foreign(words: list[str]) -> list[str]:
     """OGBench flags that have no counterpart, with a line that says why."""
     if "--restore-path" in words or "--restore-epoch" in words:
         raise CtaError("--restore_path: `cta resume RUN` continues a run, with its optimiser, logs and random streams")
-    if "--eval-on-cpu" in words:
-        at = words.index("--eval-on-cpu")
-        print("note: --eval_on_cpu has no effect, policies are always evaluated on the CPU", file=sys.stderr)
-        words = words[:at] + words[at + 2 :]
-    return words
+    at = next((i for i, word in enumerate(words) if word in ("--eval-on-cpu", "--no-eval-on-cpu")), None)
+    if at is None:
+        return words
+    print("note: --eval_on_cpu has no effect, policies are always evaluated on the CPU", file=sys.stderr)
+    after = words[at + 1 :]
+    has_value = bool(after) and not after[0].startswith("--")
+    return words[:at] + (after[1:] if has_value else after)
 
 
 def _expand_seeds(words: list[str]) -> list[str]:

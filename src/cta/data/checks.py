@@ -56,8 +56,10 @@ def _as_float32(array: np.ndarray, *, label: str, key: str, hint: str) -> np.nda
 
 def check_shapes(observations: np.ndarray, actions: np.ndarray, terminals: np.ndarray, *, label: str) -> None:
     """The three arrays have the right number of axes, no empty axis and one length."""
-    if observations.ndim < 2 or 0 in observations.shape[1:]:
-        raise CtaError(f"{label}: observations have shape {observations.shape}; expected (rows, size) or images")
+    if observations.ndim not in (2, 4) or 0 in observations.shape[1:]:
+        raise CtaError(
+            f"{label}: observations have shape {observations.shape}; use (N, d) for vectors or (N, H, W, C) for images"
+        )
     if actions.ndim != 2 or actions.shape[1] == 0:
         raise CtaError(f"{label}: actions have shape {actions.shape}; expected (rows, action size)")
     if terminals.ndim != 1:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cta.alone import alone
+from cta.data.files import write_whole
 from cta.data.npz import NpzReader
 from cta.data.progress import Advance, progress
 from cta.errors import CtaError
@@ -101,9 +102,14 @@ def _fetch(path: Path, addresses: Sequence[str], *, advice: str) -> None:
     raise CtaError(f"cannot download {path.name} ({'; '.join(dict.fromkeys(reasons))}). {advice}".strip())
 
 
+def _tag_file(partial: Path) -> Path:
+    """Which version of a file the partial one is of, in the words of the server; there until it is accepted."""
+    return partial.with_name(f"{partial.name}.tag")
+
+
 def _transfer(url: str, partial: Path) -> None:
     """Bring `partial` to its full length, from where an earlier transfer of the same version stopped."""
-    tag_file = partial.with_name(f"{partial.name}.tag")
+    tag_file = _tag_file(partial)
     have = partial.stat().st_size if partial.exists() else 0
     headers = {"User-Agent": "cta"}
     if have and tag_file.exists():
@@ -112,8 +118,12 @@ def _transfer(url: str, partial: Path) -> None:
         response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code == 416:  # what is here is longer than what is there: begin anew
-            partial.unlink()
+        if error.code == 416 and "Range" in headers:
+            if error.headers.get("Content-Range") == f"bytes */{have}":  # it was complete, but not yet accepted
+                return
+            partial.unlink()  # it is not what is there: begin anew
+            _transfer(url, partial)
+            return
         raise _Unreachable(f"HTTP {error.code} {error.reason}") from None
     except (urllib.error.URLError, OSError, HTTPException, ValueError) as error:
         raise _Unreachable(str(getattr(error, "reason", error))) from None
@@ -163,9 +173,9 @@ def _accept(partial: Path, path: Path, url: str) -> None:
                 raise CtaError(f"{url} is an npz file, but not a dataset")
     except CtaError:
         partial.unlink()
+        _tag_file(partial).unlink(missing_ok=True)
         raise
-    finally:
-        partial.with_name(f"{partial.name}.tag").unlink(missing_ok=True)
     record = {"url": url, "bytes": partial.stat().st_size, "sha256": found}
-    record_path(path).write_text(json.dumps(record, indent=2) + "\n")
+    write_whole(record_path(path), json.dumps(record, indent=2) + "\n")
     os.replace(partial, path)
+    _tag_file(partial).unlink(missing_ok=True)

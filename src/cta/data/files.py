@@ -77,6 +77,13 @@ def write_whole(path: Path, content: str | bytes) -> None:
         fresh.unlink(missing_ok=True)
 
 
+def set_usual_mode(path: str | Path) -> None:
+    """Give a file of `tempfile.mkstemp`, which its owner alone may read, the mode that `open` would have given it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    os.chmod(path, 0o666 & ~mask)
+
+
 def remove_unfinished(folder: Path) -> None:
     """Remove what processes that were killed left of their `write_whole`; a living one is about to rename its file."""
     for file in folder.glob(f".*{UNFINISHED}"):

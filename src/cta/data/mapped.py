@@ -7,9 +7,11 @@ import struct
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from cta.data.files import set_usual_mode
 from cta.data.npz import CHUNK_BYTES, NpzReader
 from cta.data.progress import human, progress
 from cta.errors import CtaError
@@ -45,13 +47,21 @@ def map_array(path: str | Path, key: str) -> np.ndarray:
         with zipfile.ZipFile(path) as archive:
             member = archive.getinfo(f"{key}.npy")
             if member.compress_type == zipfile.ZIP_STORED:
-                return _map(path, key, _member_start(path, member))
-            return _map(_unpacked(archive, path, member), key, 0)
+                return _map(path, _member_start(path, member))
+            return _map(_unpacked(archive, path, member), 0)
     except CtaError:
         raise
     except Exception as error:  # damage surfaces as almost any exception: of zip, zlib, struct, the header's parser
         reason = (str(error).splitlines() or [""])[0] or type(error).__name__
         raise CtaError(f"{path}: {key} cannot be mapped into memory ({reason}): the file is damaged") from None
+
+
+def is_mapped(array: np.ndarray) -> bool:
+    """Whether the values lie in a mapped file; NumPy may show them as a plain array, whose base they then are."""
+    owner: Any = array
+    while owner is not None and not isinstance(owner, np.memmap):
+        owner = getattr(owner, "base", None)
+    return owner is not None
 
 
 def _member_start(path: Path, member: zipfile.ZipInfo) -> int:
@@ -62,7 +72,7 @@ def _member_start(path: Path, member: zipfile.ZipInfo) -> int:
     return member.header_offset + LOCAL_HEADER.size + name + extra
 
 
-def _map(path: Path, key: str, start: int) -> np.ndarray:
+def _map(path: Path, start: int) -> np.ndarray:
     with path.open("rb") as file:
         file.seek(start)
         version = np.lib.format.read_magic(file)
@@ -80,7 +90,7 @@ def _unpacked(archive: zipfile.ZipFile, path: Path, member: zipfile.ZipInfo) -> 
     name = f"{stem}-{member.CRC:08x}.npy"
     for folder in folders:
         made = folder / name
-        if made.is_file() and made.stat().st_size == member.file_size:
+        if made.is_file() and made.stat().st_size == member.file_size and os.access(made, os.R_OK):
             return made
     folder = _folder_with_room(folders, member.file_size, path)
     for old in folder.glob(f"{stem}-????????.npy"):  # of an earlier file of this name
@@ -129,6 +139,7 @@ def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, *, 
                 advance(len(chunk))
             out.flush()
             os.fsync(out.fileno())
+        set_usual_mode(temporary)
         os.replace(temporary, target)
     except zipfile.BadZipFile as error:
         raise CtaError(f"{archive.filename}: {error}: the file is damaged") from None

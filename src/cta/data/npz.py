@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from cta.data.files import set_usual_mode
 from cta.errors import CtaError
 
 PROVENANCE_KEY = "provenance"
@@ -59,19 +60,13 @@ def write_npz(path: Path, columns: Mapping[str, Column], provenance: Mapping[str
                     _write_entry(archive, PROVENANCE_KEY, Column(text.dtype, (), [text]))
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
+        set_usual_mode(temporary)
         os.replace(temporary, path)
     except OSError as error:
         raise CtaError(f"cannot write {path}: {error.strerror or error}") from None
     finally:
         Path(temporary).unlink(missing_ok=True)
     _sync_folder(path.parent)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _sync_folder(folder: Path) -> None:
@@ -150,7 +145,7 @@ class NpzReader:
             return None
         try:
             record = json.loads(str(self[PROVENANCE_KEY][()]))
-        except (json.JSONDecodeError, IndexError):
+        except (ValueError, IndexError, RecursionError):
             return None
         return record if isinstance(record, dict) else None
 

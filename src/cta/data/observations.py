@@ -14,25 +14,34 @@ from cta.errors import CtaError
 STATE, ACHIEVED, DESIRED = "observation", "achieved_goal", "desired_goal"
 
 
-def leaves(observation: Any, name: str = STATE) -> dict[str, np.ndarray]:
-    """The arrays of an observation by name, in the order they are joined."""
+def leaves(observation: Any, path: str = "") -> dict[str, np.ndarray]:
+    """The arrays of an observation by their paths, such as `arm/joints`, in the order they are joined."""
     if isinstance(observation, tuple):
         observation = {str(i): part for i, part in enumerate(observation)}
     if not isinstance(observation, dict):
-        return {name: np.asarray(observation)}
+        return {path or STATE: np.asarray(observation)}
     parts = {key: part for key, part in observation.items() if key != DESIRED}
-    if STATE in parts and ACHIEVED in parts and np.shape(parts[STATE]) == np.shape(parts[ACHIEVED]):
+    if STATE in parts and ACHIEVED in parts and _shapes(parts[STATE]) == _shapes(parts[ACHIEVED]):
         del parts[ACHIEVED]
     found = {}
     for key in sorted(parts, key=lambda key: (key != STATE, str(key))):
-        inner = leaves(parts[key], str(key))
-        found |= inner if len(inner) == 1 else {f"{key}/{part}": array for part, array in inner.items()}
+        inner = leaves(parts[key], f"{path}/{key}" if path else str(key))
+        for name in inner.keys() & found.keys():
+            raise CtaError(f"two parts of an observation are called {name}: rename one")
+        found |= inner
     return found
+
+
+def _shapes(observation: Any) -> list[tuple[int, ...]]:
+    return [array.shape for array in leaves(observation).values()]
 
 
 def join(observation: Any, *, rows: bool, label: str) -> np.ndarray:
     """float32 vectors, or one uint8 image; with `rows` every part has a leading axis of rows."""
-    parts = leaves(observation)
+    return _joined(leaves(observation), rows=rows, label=label)
+
+
+def _joined(parts: dict[str, np.ndarray], *, rows: bool, label: str) -> np.ndarray:
     lead = 1 if rows else 0
     for name, part in parts.items():
         if part.dtype.kind not in "iufb":
@@ -72,7 +81,9 @@ def goal_vector(observation: Any, info: dict[str, Any], *, label: str) -> np.nda
             f"{label}: desired_goal has shape {wanted.shape}, but no part of the observation has: add an achieved_goal"
         )
     unknown = {name: np.full(part.shape, np.nan, np.float32) for name, part in parts.items()}
-    return wanted if len(parts) == 1 and wanted.ndim == 3 else join({**unknown, place: wanted}, rows=False, label=label)
+    if len(parts) == 1 and wanted.ndim == 3:
+        return wanted
+    return _joined({**unknown, place: wanted}, rows=False, label=label)
 
 
 def to_unit(actions: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from cta.data.dataset import TrajectoryDataset
+from cta.data.mapped import is_mapped
 
 SPLIT_SEED = 0
 """Fixed: which episodes are held out depends on how many there are, and on nothing else."""
@@ -16,7 +17,7 @@ def hold_out(dataset: TrajectoryDataset, fraction: float) -> tuple[TrajectoryDat
     Nothing is held out of a single episode, and nothing of observations that stay in a mapped file: taking rows out of
     those would read all of it into memory.
     """
-    if fraction <= 0 or dataset.num_episodes < 2 or isinstance(dataset.observations, np.memmap):
+    if fraction <= 0 or dataset.num_episodes < 2 or is_mapped(dataset.observations):
         return dataset, None
     count = min(max(1, int(fraction * dataset.num_episodes)), dataset.num_episodes - 1)
     chosen = np.random.default_rng(SPLIT_SEED).permutation(dataset.num_episodes)[:count]

@@ -2,11 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cta.data.files import write_whole
 from cta.envs.names import DESK_DATASETS
 from cta.errors import CtaError
 from cta.evaluation.episodes import LAST_EVALUATIONS, TASKS, overall_success, plan_episodes, seed_scores
@@ -53,8 +55,9 @@ def picture(
     if bottom is not None and make_policy is not None:
         _draw_film(bottom, dataset_name, make_policy, run_seed=run_seed)
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    canvas.print_png(str(path))
+    content = BytesIO()
+    canvas.print_png(content)
+    write_whole(path, content.getvalue())
     return path
 
 

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,14 @@ from cta.errors import CtaError
 from cta.evaluation import seed_scores
 from cta.experiment.console import RunConsole
 from cta.experiment.health import describe, stopped_seeds
+from cta.experiment.inputs import open_run_data, tell_simulator
 from cta.experiment.run_dir import RunDir, default_path
 from cta.experiment.trainer import Interrupted, Trainer
 from cta.presets import agent_preset, fit_intervals, run_preset
 from cta.training.checkpoints import Checkpoints, Damaged, healthy_seeds
 from cta.training.logs import CsvLog
 
-__all__ = ["Interrupted", "Run", "load_policy", "resume", "run_config", "train"]
+__all__ = ["Interrupted", "Run", "RunPolicy", "load_policy", "resume", "run_config", "train"]
 
 
 def run_config(
@@ -72,6 +74,7 @@ def train(
     name = _file_stem(dataset) if isinstance(dataset, TrajectoryDataset) else str(dataset)
     config = fit_intervals(run_config(agent, name, agent_settings=agent_settings, seeds=chosen, **settings))
     if isinstance(dataset, TrajectoryDataset):
+        config.check()  # before anything is written
         config = _keep_arrays(config, dataset, validation)
     return start(config, quiet=quiet)
 
@@ -154,6 +157,15 @@ def _device_failure(error: Exception) -> str:
     return f"the device failed ({said}); once that is mended"
 
 
+class RunPolicy(GoalPolicy):
+    """A policy of a run that knows its `seed` and the `step` of its checkpoint."""
+
+    def __init__(self, run: "Run", networks: Networks, *, seed: int, step: int, temperature: float = 0.0):
+        super().__init__(run.agent, networks, run.spec, name=run.config.agent_name, temperature=temperature)
+        self.seed = seed
+        self.step = step
+
+
 class Run:
     """A run directory, read."""
 
@@ -231,7 +243,17 @@ class Run:
             raise CtaError(f"{self.path}/provenance.json does not say what the data looked like")
         return Spec.of(sizes[:-1], sizes[-1])
 
-    def policy(self, *, seed: int | None = None, step: int | None = None, temperature: float = 0.0) -> GoalPolicy:
+    def open_data(self, *, info: bool = False) -> tuple[str, TrajectoryDataset, TrajectoryDataset | None]:
+        """(name, training data, validation data or None) the run was trained on, from wherever one stands."""
+        return open_run_data(self.files, self.config, info=info)
+
+    def tell_simulator(self) -> None:
+        """A line, once, if the simulator here is not comparable with that of the data; for whatever rolls out."""
+        seen = self.files.provenance().get("dataset")
+        if isinstance(seen, dict) and isinstance(made := seen.get("provenance"), dict | None):
+            tell_simulator(self.config.dataset_name, made, partial(print, file=sys.stderr))
+
+    def policy(self, *, seed: int | None = None, step: int | None = None, temperature: float = 0.0) -> RunPolicy:
         """The policy of a seed (default: the first that is well) at a checkpoint (default: the newest)."""
         seeds = self.config.seeds
         if seed is not None and seed not in seeds:
@@ -240,11 +262,11 @@ class Run:
         seed = next(iter(self.good_seeds(step)), seeds[0]) if seed is None else seed
         self._require_good(seed, step)
         chosen = networks[seeds.index(seed)]
-        return GoalPolicy(self.agent, chosen, self.spec, name=self.config.agent_name, temperature=temperature)
+        return RunPolicy(self, chosen, seed=seed, step=step, temperature=temperature)
 
 
 def load_policy(
     run: str | Path, *, seed: int | None = None, step: int | None = None, temperature: float = 0.0
-) -> GoalPolicy:
-    """The policy of a run directory: of a seed (default: the first) at a checkpoint (default: the newest)."""
+) -> RunPolicy:
+    """The policy of a run: of a seed (default: the first that is well) at a checkpoint (default: the newest)."""
     return Run(run).policy(seed=seed, step=step, temperature=temperature)

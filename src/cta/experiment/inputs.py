@@ -1,6 +1,7 @@
 """What a run is trained on, and whether it is still that."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 
@@ -11,19 +12,20 @@ from cta.data.files import is_path, user_path
 from cta.data.split import hold_out
 from cta.envs.datasets import check_fits, open_dataset
 from cta.envs.generate_record import simulator_notice
-from cta.envs.names import KNOWN
+from cta.envs.names import DESK_DATASETS, KNOWN
 from cta.errors import CtaError
 from cta.experiment.run_dir import RunDir
 
 Datasets = tuple[TrajectoryDataset, TrajectoryDataset | None]
+_told: set[str] = set()
+"""What `tell_simulator` has said in this process."""
 
 
 def open_data(run: RunDir, config: RunConfig, *, say: Callable[[str], None], evaluates: bool) -> Datasets:
     """Training and validation data; the first time their fingerprints are noted, later they must be the same."""
     known = run.provenance()
     try:
-        where = _seen_from_run(run, config.dataset) if "dataset" in known else config.dataset
-        name, train, validation = open_dataset(where, dataset_dir=config.dataset_dir)
+        name, train, validation = open_run_data(run, config)
     except CtaError as error:
         if "dataset" not in known:
             raise
@@ -55,10 +57,23 @@ def open_data(run: RunDir, config: RunConfig, *, say: Callable[[str], None], eva
         run.note("changed", text)
     began = {"dataset": {**facts, "provenance": train.provenance}, **machine}
     run.record({key: value for key, value in began.items() if key not in known})
-    notice = simulator_notice(train.provenance)
-    if notice and evaluates:
-        say(notice)
+    if evaluates:
+        tell_simulator(name, train.provenance, say)
     return train, validation
+
+
+def open_run_data(run: RunDir, config: RunConfig, *, info: bool = False) -> tuple[str, *Datasets]:
+    """(name, training data, validation data or None) of a run, wherever it is opened from."""
+    where = _seen_from_run(run, config.dataset) if "dataset" in run.provenance() else config.dataset
+    return open_dataset(where, dataset_dir=config.dataset_dir, info=info)
+
+
+def tell_simulator(name: str, record: dict[str, Any] | None, say: Callable[[str], None]) -> None:
+    """Say once if scores in the simulator here are not comparable with the data; `record` is the data's."""
+    notice = simulator_notice(record) if name in KNOWN and name not in DESK_DATASETS else None
+    if notice and notice not in _told:
+        _told.add(notice)
+        say(notice)
 
 
 def _seen_from_run(run: RunDir, dataset: str) -> str:

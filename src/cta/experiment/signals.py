@@ -8,10 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 
-from cta.stopping import asking
-
-INTERRUPTED = 3
-"""Exit code of a run that was asked to stop and can be resumed."""
+from cta.stopping import INTERRUPTED, asking
 
 
 class Stop:

@@ -45,20 +45,19 @@ class Program(NamedTuple):
 
 
 def export_policy(run: str | Path | Run, out: str | Path, *, seed: int | None = None, step: int | None = None) -> Path:
-    """Write the policy of a run's seed (default: the first) at a checkpoint (default: the newest) into folder `out`.
+    """Write the policy of a run's seed (default: the first that is well) at a checkpoint (default: the newest).
 
-    The folder appears when it is complete and its actions agree with the run's.
+    The folder `out` appears when it is complete and its actions agree with the run's.
     """
     run = run if isinstance(run, Run) else Run(run)
     out = user_path(out)
     if out.exists():
         raise CtaError(f"{out} exists already: give --out a new folder")
-    step = run.steps()[-1] if step is None and run.steps() else step
     policy = run.policy(seed=seed, step=step)
     fresh = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
         fresh.parent.mkdir(parents=True, exist_ok=True)
-        _write(policy, fresh, _origin(run, run.config.seeds[0] if seed is None else seed, step))
+        _write(policy, fresh, _origin(run, policy.seed, policy.step))
         _check(policy, fresh)
         os.replace(fresh, out)
     except OSError as error:
@@ -189,7 +188,7 @@ def _check(policy: GoalPolicy, folder: Path) -> None:
         raise CtaError(f"the exported policy differs from the run's by {gap:.2g}: the export was not kept")
 
 
-def _origin(run: Run, seed: int, step: int | None) -> dict[str, Any]:
+def _origin(run: Run, seed: int, step: int) -> dict[str, Any]:
     return {
         "run": run.path.name,
         "agent": run.config.agent_name,

@@ -72,6 +72,8 @@ def evaluate_run(
     _check_same_pairs(run, held_out, name)
     table = CsvLog(run.path / f"{name}.csv", COLUMNS)
     rows: list[dict[str, Any]] = []
+    if steps:
+        run.tell_simulator()
     with PairEvaluator(config.dataset_name, held_out, episodes=episodes, seed=eval_seed, workers=workers) as evaluator:
         for step, networks in chosen_networks(run, steps):
             fresh = []

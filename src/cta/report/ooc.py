@@ -39,8 +39,8 @@ def studies(runs: Sequence[RunRecord], series: Sequence[dict[str, Any]]) -> list
 
 
 def _lines(runs: Sequence[RunRecord], series: Sequence[dict[str, Any]]) -> list[Any]:
-    """A line of `cta.ooc.table` for every series that was asked for held-out pairs."""
-    from cta.ooc.table import summarise
+    """A line of `cta.results.study_table` for every series that was asked for held-out pairs."""
+    from cta.results.study_table import summarise
 
     lines = []
     for one in series:
@@ -117,7 +117,7 @@ def _count(number: int | None) -> dict[str, Any]:
 
 
 def _table(lines: Sequence[Any], dataset: str) -> dict[str, Any]:
-    from cta.ooc.table import as_table, paper_lines
+    from cta.results.study_table import as_table, paper_lines
 
     agents = {line.agent for line in lines}
     together = [*lines, *(line for line in paper_lines(dataset) if line.agent in agents)]

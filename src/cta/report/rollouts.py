@@ -39,7 +39,7 @@ def flat_states(world: DeskWorld, observations: np.ndarray) -> list[list[float]]
 
 
 def record_rollouts(run: RunRecord, *, episodes: int) -> tuple[list[dict[str, Any]], str]:
-    """(rollouts of the first seed at the newest checkpoint, a line on where they come from or why there are none).
+    """(rollouts of the first seed that is well, newest checkpoint, a line on their origin or why there are none).
 
     They are the first evaluation episodes of each task, whatever their outcome.
     """
@@ -61,8 +61,8 @@ def _play(run: RunRecord, world: DeskWorld, episodes: int) -> tuple[list[dict[st
     from cta.experiment.scoring import policy_maker
 
     opened = Run(run.path)
-    step, networks = opened.networks()
-    seed = opened.config.seeds[0]
+    policy = opened.policy()
+    seed, step = policy.seed, policy.step
     names = task_names(run.dataset)
     planned = plan_episodes(run_seed=seed, tasks=sorted(names), episodes=episodes, eval_seed=opened.config.eval_seed)
     jobs = [
@@ -71,7 +71,7 @@ def _play(run: RunRecord, world: DeskWorld, episodes: int) -> tuple[list[dict[st
     ]
     if run.cut or (run.path / "ooc.csv").exists():
         jobs += _held_out_jobs(opened, episodes)
-    films = _film(world, policy_maker(opened.agent, networks[0], opened.config, seed)(len(jobs)), jobs)
+    films = _film(world, policy_maker(opened.agent, policy.networks, opened.config, seed)(len(jobs)), jobs)
     common = {"seed": seed, "step": step, "rate": CONTROL_RATE}
     rollouts = [
         {**common, **_shown(world, job, film, many=episodes > 1)} for job, film in zip(jobs, films, strict=True)
@@ -172,14 +172,17 @@ def _videos(run: RunRecord) -> tuple[list[dict[str, Any]], str]:
         return [], f"no videos; `cta evaluate {run.path} --videos 1` records one a task."
     step = int(folders[-1].name.split("_")[1])
     rollouts = []
-    for file in sorted(folders[-1].glob("*.mp4")):
+    # Videos from before folders of seeds lie in the step's own.
+    folder = next(iter(sorted(folders[-1].glob("seed_*"))), folders[-1])
+    seed = folder.name.removeprefix("seed_") if folder != folders[-1] else None
+    for file in sorted(folder.glob("*.mp4")):
         named = VIDEO_NAME.fullmatch(file.name)
         if named:
             task, episode, outcome = named.groups()
             about = {"key": f"{task}/{episode}", "label": f"task {task}, episode {episode}", "step": step}
             words = "goal reached" if outcome == "success" else "goal not reached"
             rollouts.append({**about, "success": outcome == "success", "outcome": words, "file": file})
-    return rollouts, f"videos of seed {run.seeds[0]} at step {step:,}."
+    return rollouts, f"videos{f' of seed {seed}' if seed else ''} at step {step:,}."
 
 
 def task_names(dataset: str) -> dict[int, str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from cta.config import AgentConfig, RunConfig
 from cta.errors import CtaError
 from cta.evaluation.episodes import LAST_EVALUATIONS
 from cta.experiment.run_dir import RunDir, read_json
@@ -39,7 +40,7 @@ class RunRecord:
     @property
     def dataset(self) -> str:
         """The dataset's name, also when it was given as a file."""
-        return Path(str(self.config.get("dataset", "?"))).name.removesuffix(".npz")
+        return RunConfig(AgentConfig(), dataset=str(self.config.get("dataset", "?"))).dataset_name
 
     @property
     def cut(self) -> dict[str, Any] | None:

@@ -17,10 +17,8 @@ from cta.reproduce.rates import Rates
 from cta.reproduce.units import Pending, Unit
 from cta.reproduce.watch import progress
 from cta.reproduce.work import Workspace
-from cta.stopping import asking
+from cta.stopping import SEED_STOPPED, asking
 
-SEED_STOPPED = 4
-"""Exit code of a training process that came to its end without all of its seeds."""
 POLL_S = 0.5
 
 

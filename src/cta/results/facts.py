@@ -1,5 +1,6 @@
 """What the record of a result says of the run that trained it, read from the run directory."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -59,5 +60,14 @@ def scoring_facts(*, episodes: int, weights: str, workers: int, eval_seed: int) 
 
 def _without_folders(command: str) -> str:
     """Where files lay on a machine is nobody's business and of no use on another."""
-    words = [Path(word).name if word.startswith(("/", "~")) else word for word in command.split(" ")]
-    return " ".join(words)
+    words, join = _split(command), shlex.join
+    if join(words) != command:  # earlier versions wrote words as they are, with spaces between them
+        words, join = command.split(" "), " ".join
+    return join([Path(word).name if word.startswith(("/", "~")) else word for word in words])
+
+
+def _split(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:  # a quote without its other half
+        return []

@@ -129,6 +129,7 @@ def open_weights(path: str | Path) -> Weights:
             facts = json.loads((file.metadata() or {})["cta"])
         if facts["format"] != FORMAT:
             raise CtaError(f"{path}: written in the format {facts['format']}, this version reads {FORMAT}")
+        _check_code(facts["agent"], path)
         entry = find(facts["agent"])
         config = from_dict(type(entry.config), facts["settings"], f"{path}: settings")
         return Weights(
@@ -146,3 +147,12 @@ def open_weights(path: str | Path) -> Weights:
         raise CtaError(f"{path}: no such file") from None
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
         raise CtaError(f"{path}: not a file of weights written by `cta reproduce` ({error})") from error
+
+
+def _check_code(agent_name: str, path: Path) -> None:
+    """As of runs (`RunDir.config`): files from a stranger must not bring the code that opens them."""
+    folder = path.resolve().parent
+    home = folder.parent if folder.name == "weights" else folder
+    if ":" in agent_name and Path.cwd().resolve().is_relative_to(home):
+        why = "is code, which is not looked for beside weights; go to another folder"
+        raise CtaError(f"{path}: agent {agent_name} {why}")

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from functools import wraps
+from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from cta.data.files import write_whole
 from cta.theory.distance import field, surrogate_return, temporal_distance
 from cta.theory.factorisation import bilinear_complete, block_risks, numerical_rank, transduction_bound
 from cta.theory.lights import LightsOut
@@ -47,8 +49,10 @@ def _pyplot() -> Any:
 
 def _save(plt: Any, figure: Any, out: Path, name: str) -> Path:
     path = out / f"{name}.png"
-    figure.savefig(path)
+    content = BytesIO()
+    figure.savefig(content, format="png")
     plt.close(figure)
+    write_whole(path, content.getvalue())
     return path
 
 

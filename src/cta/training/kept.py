@@ -8,6 +8,7 @@ because that code may be part of it.
 
 import hashlib
 import os
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -50,7 +51,7 @@ class KeptProgram:
 
     def _found(self, arguments: tuple) -> Callable[..., Any]:
         folder = programs_folder()
-        if folder is None or outside.loaded:
+        if folder is None or outside.loaded or not _is_ours(folder):
             return self._function
         path = folder / fingerprint(self._recipe, arguments)
         with suppress(Exception):  # absent, cut short, of another driver: whatever it is, compiling helps
@@ -59,6 +60,16 @@ class KeptProgram:
         with suppress(Exception):  # a full disk, or a device whose programs cannot be written: only the speed is lost
             _write(path, program)
         return program
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether nobody else can have put a program there, for to read one is to run it. Makes the folder if needed."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+    except OSError:
+        return False
+    return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def fingerprint(recipe: str, arguments: Any) -> str:

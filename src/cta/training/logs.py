@@ -4,6 +4,7 @@ import contextlib
 import csv
 import io
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -148,14 +149,17 @@ class TensorBoardLog:
         self._folder = folder
         self._step = step
         self._writers: dict[int, Any] = {}
+        self._writing = threading.Lock()
+        """Training and evaluation log from threads of their own."""
 
     def scalars(self, seed: int, step: int, values: Mapping[str, float]) -> None:
         from tensorboardX.summary import scalar
 
-        writer = self._writer(seed)
-        for name, value in values.items():
-            writer.write_event(self._proto.Event(wall_time=time.time(), step=step, summary=scalar(name, value)))
-        writer.flush()
+        with self._writing:
+            writer = self._writer(seed)
+            for name, value in values.items():
+                writer.write_event(self._proto.Event(wall_time=time.time(), step=step, summary=scalar(name, value)))
+            writer.flush()
 
     def _writer(self, seed: int) -> Any:
         if seed not in self._writers:

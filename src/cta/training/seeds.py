@@ -8,10 +8,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool
 
 from cta.agents import Networks
 from cta.training.learner import DeviceData, Keys, Learner, TrainState, loss_names, seed_keys
 from cta.training.source import Program, ResidentSource, Source
+
+
+def all_finite(networks: Networks) -> Bool[Array, ""]:
+    """Whether all weights are numbers."""
+    return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(networks)]).all()
 
 
 class SeedGroup:
@@ -43,6 +49,7 @@ class SeedGroup:
         self._training = bind(data)
         self._validation = None if validation is None else bind(validation)
         self._init = jax.jit(jax.vmap(learner.init) if self._stacked else learner.init)
+        self._finite = jax.jit(jax.vmap(all_finite) if self._stacked else all_finite)
         keys = [seed_keys(seed) for seed in self.seeds]
         self._keys: list[Keys] = [jax.tree.map(lambda *k: jnp.stack(k), *keys)] if self._stacked else keys
         self._states: list[TrainState] = [self._init(k) for k in self._keys]
@@ -73,10 +80,17 @@ class SeedGroup:
         self._stopped.add(index)
 
     def bad(self) -> list[dict[str, int]]:
-        """For each seed, by loss, the first step at which it was bad; empty while all is well."""
+        """For each seed, by loss, the first step at which it was bad; empty while all is well.
+
+        Weights that are no numbers can hide from the losses: they count as bad from the next step on.
+        """
         names = loss_names(self._states[0].sums)
         steps = np.concatenate([np.atleast_2d(bad) for bad in jax.device_get([state.bad for state in self._states])])
-        return [{name: int(step) for name, step in zip(names, seed, strict=True) if step} for seed in steps]
+        found = [{name: int(step) for name, step in zip(names, seed, strict=True) if step} for seed in steps]
+        finite = np.concatenate([np.atleast_1d(self._finite(state.networks)) for state in self._states])
+        return [
+            losses or ({} if good else {"weights": self.step + 1}) for losses, good in zip(found, finite, strict=True)
+        ]
 
     def read_metrics(self, count: int) -> list[dict[str, float]]:
         """Each seed's metrics, averaged over the `count` steps since they were last read; then start afresh."""
