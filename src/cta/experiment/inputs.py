@@ -9,6 +9,7 @@ from cta import provenance
 from cta.config import RunConfig
 from cta.data import TrajectoryDataset, environment_name
 from cta.data.files import is_path, user_path
+from cta.data.mapped import is_mapped
 from cta.data.split import hold_out
 from cta.envs.datasets import check_fits, open_dataset
 from cta.envs.generate_record import simulator_notice
@@ -47,6 +48,8 @@ def open_data(run: RunDir, config: RunConfig, *, say: Callable[[str], None], eva
         if validation is not None:
             facts["held_out_episodes"] = validation.num_episodes
             say(f"no validation file: {validation.num_episodes} of {facts['episodes']} episodes are held out")
+        elif config.holdout and is_mapped(train.observations):
+            say(f"no validation file, and nothing is held out of images that stay on disk: write {name}-val.npz")
     machine = {
         "commit": provenance.commit(),
         "hardware": provenance.hardware(),

@@ -2,14 +2,13 @@
 speed, so that the run itself starts at once and with as many seeds as the time allows.
 """
 
+import os
 import shutil
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 
-from cta.data.files import write_whole
 from cta.envs.names import CONTROL_DIMS, STATE_DIMS, known_spec, validation_count
 from cta.reproduce.plan import PlannedCell
 from cta.reproduce.schedule import Choice
@@ -42,6 +41,7 @@ def random_file(space: Workspace, cell: PlannedCell) -> Path:
 def _write(cell: PlannedCell, target: Path) -> None:
     spec = known_spec(cell.dataset)
     episodes, rows = cell.data.episodes or spec.episodes, (cell.data.episode_steps or spec.episode_steps) + 1
+    target.parent.mkdir(parents=True, exist_ok=True)
     for path, count in ((target.with_name(f"{target.stem}-val.npz"), validation_count(episodes)), (target, episodes)):
         if not path.exists():
             draw = np.random.default_rng(0)
@@ -50,6 +50,9 @@ def _write(cell: PlannedCell, target: Path) -> None:
                 "actions": draw.random((count * rows, CONTROL_DIMS[spec.family]), np.float32),
                 "terminals": np.tile(np.arange(rows) == rows - 1, count),
             }
-            content = BytesIO()
-            np.savez(content, **arrays)
-            write_whole(path, content.getvalue())
+            fresh = path.with_name(f".{path.stem}.tmp.npz")
+            try:
+                np.savez(fresh, **arrays)
+                os.replace(fresh, path)
+            finally:
+                fresh.unlink(missing_ok=True)
