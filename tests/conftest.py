@@ -23,8 +23,9 @@ except ImportError:  # the tests of kernels run on machines that have little els
     pass
 else:
     # The same examples every time: what breaks is the work of a change, not of dice. HYPOTHESIS_PROFILE=explore rolls.
-    settings.register_profile("repeatable", derandomize=True)
-    settings.register_profile("explore", derandomize=False)
+    # No deadline: that would measure the neighbours.
+    settings.register_profile("repeatable", derandomize=True, deadline=None)
+    settings.register_profile("explore", derandomize=False, deadline=None)
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 atexit.register(shutil.rmtree, os.environ["OGBENCH_DATA_DIR"], ignore_errors=True)

@@ -6,6 +6,7 @@ import pty
 import signal
 import subprocess
 import threading
+from functools import partial
 
 
 class Terminal:
@@ -13,7 +14,9 @@ class Terminal:
 
     def __init__(self, command, **options):
         self._ours, its = pty.openpty()
-        self.process = subprocess.Popen(["setsid", "--ctty", *command], stdin=its, stdout=its, stderr=its, **options)
+        streams = {"stdin": its, "stdout": its, "stderr": its}
+        listening = partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)  # also in a suite under nohup
+        self.process = subprocess.Popen(["setsid", "--ctty", *command], preexec_fn=listening, **streams, **options)
         os.close(its)
         threading.Thread(target=self._read_on, daemon=True).start()
 

@@ -259,7 +259,8 @@ def test_what_the_guide_says_of_readings_is_in_the_evaluations():
         assert words.format(f"{worse[name].min():.1f}", f"{worse[name].max():.1f}") in guide
     for name in ("one-dual", "one-value", "free-eta", "linear-features"):
         assert worse[name].min() < 0 < worse[name].max()
-    assert sorted(seeds["eta-by-policy"] > 0) == [False, False, True, True]
+    assert "these two reach {:.1f} and {:.1f} %".format(*seeds["eta-by-policy"][:2]) in guide
+    assert seeds["eta-by-policy"].mean() > seeds["code"].mean()  # nothing is lost
     assert seeds["pure"].max() < seeds["no-backbone"].min()
 
 
