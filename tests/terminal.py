@@ -5,8 +5,15 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 import threading
-from functools import partial
+
+LISTENING = """
+import os, signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""Runs a command that hears of a closed terminal, also in a suite that runs under nohup."""
 
 
 class Terminal:
@@ -14,9 +21,8 @@ class Terminal:
 
     def __init__(self, command, **options):
         self._ours, its = pty.openpty()
-        streams = {"stdin": its, "stdout": its, "stderr": its}
-        listening = partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)  # also in a suite under nohup
-        self.process = subprocess.Popen(["setsid", "--ctty", *command], preexec_fn=listening, **streams, **options)
+        command = [sys.executable, "-c", LISTENING, "setsid", "--ctty", *command]
+        self.process = subprocess.Popen(command, stdin=its, stdout=its, stderr=its, **options)
         os.close(its)
         threading.Thread(target=self._read_on, daemon=True).start()
 
