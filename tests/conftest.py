@@ -58,3 +58,16 @@ def pytest_terminal_summary(terminalreporter):
         skipped = [r for r in terminalreporter.stats.get("skipped", []) if reason in str(r.longrepr)]
         if skipped:
             terminalreporter.write_line(f"{len(skipped)} tests skipped: {reason}")
+
+
+@pytest.fixture(scope="module")
+def quick_compilation():
+    """Where compiling is most of the time: no optimiser, and a random generator that is a short program."""
+    import jax
+
+    before = jax.config.jax_default_prng_impl
+    jax.config.update("jax_disable_most_optimizations", True)
+    jax.config.update("jax_default_prng_impl", "unsafe_rbg")  # threefry is a long one, and inlined at every draw
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+    jax.config.update("jax_default_prng_impl", before)

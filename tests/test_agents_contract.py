@@ -67,15 +67,7 @@ VARIANTS = {
 """Switches that change the routing or the networks."""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """Programs of a few microseconds need no optimiser: compiling is all the time there is here."""
-    before = jax.config.jax_default_prng_impl
-    jax.config.update("jax_disable_most_optimizations", True)
-    jax.config.update("jax_default_prng_impl", "unsafe_rbg")  # threefry is a long program, and inlined at every draw
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-    jax.config.update("jax_default_prng_impl", before)
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 @cache

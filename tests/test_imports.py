@@ -6,7 +6,20 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src" / "cta"
 LINE = (
     *("errors", "alone", "streams", "stopping", "cores", "provenance", "outside", "compilation", "augment"),
-    *("agent_configs", "config", "data", "envs", "presets", "goals", "nn", "losses", "agents", "fast", "training"),
+    *(
+        "ranges",
+        "agent_configs",
+        "config",
+        "data",
+        "envs",
+        "presets",
+        "goals",
+        "nn",
+        "losses",
+        "agents",
+        "fast",
+        "training",
+    ),
     *("evaluation", "experiment", "export", "ooc", "analysis", "results", "reproduce", "report"),
     *("theory", "bench", "cli", "__main__"),
 )

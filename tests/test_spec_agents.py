@@ -21,15 +21,7 @@ DISCOUNT = 0.9
 """Of the tiny agents."""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """Compiling is most of the time here: no optimiser, and a random generator that is a short program."""
-    before = jax.config.jax_default_prng_impl
-    jax.config.update("jax_disable_most_optimizations", True)
-    jax.config.update("jax_default_prng_impl", "unsafe_rbg")
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-    jax.config.update("jax_default_prng_impl", before)
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 def seen(name, **changes):

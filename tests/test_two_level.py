@@ -30,15 +30,7 @@ SIZES = {  # CTA, HIQL∨ and HIQL∨+α∨
 PARTS = {"eta": 140_832, "critic": 1_233_922, "value": 701_954, "low": 351_493, "high": 354_976}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """Compiling is most of the time here: no optimiser, and a random generator that is a short program."""
-    before = jax.config.jax_default_prng_impl
-    jax.config.update("jax_disable_most_optimizations", True)
-    jax.config.update("jax_default_prng_impl", "unsafe_rbg")
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-    jax.config.update("jax_default_prng_impl", before)
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 def shapes(name, spec):

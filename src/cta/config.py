@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 from tyro.conf import arg
 
 from cta.agent_configs import (
-    LARGEST,
     ActorConfig,
     AgentConfig,
     ConditionedConfig,
@@ -29,6 +28,7 @@ from cta.agent_configs import (
     TwoLevelConfig,
 )
 from cta.errors import CtaError
+from cta.ranges import LARGEST
 
 __all__ = [
     "ActorConfig",

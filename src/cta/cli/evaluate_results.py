@@ -9,9 +9,9 @@ import tyro
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from cta.agent_configs import LARGEST
 from cta.cli import DONE
 from cta.errors import CtaError
+from cta.ranges import LARGEST
 from cta.results.store import DEFAULT
 
 DESCRIPTION = """\
