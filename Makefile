@@ -1,37 +1,48 @@
-# Two commands for a fresh machine with Python (3.11 or newer), pip and make: `make demo` and `make test`.
+# Two commands for a fresh machine with Python (3.11 or 3.12), pip and make: `make demo` and `make test`.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+SMALL = $(VENV)/.small
 INSTALLED = $(VENV)/.installed
-SEEDS ?= 1
+# On a terminal uv shows the downloads.
+QUIET = $(shell test -t 2 || echo --quiet)
+SEEDS ?= 4
 STEPS ?= 6000
 WORKERS ?= 2
 
-.PHONY: demo test lint format system pins install clean help
+.PHONY: demo test docs lint format system pins install clean help
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-install: $(INSTALLED)  ## create the virtual environment with the pinned packages
+install: $(INSTALLED)  ## create the virtual environment with all pinned packages
 
-$(INSTALLED): requirements/pinned.txt pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "cta needs Python 3.11 or newer; set PYTHON=python3.x"; exit 1; }
+# What trains and draws. The versions and hashes are the pinned ones.
+$(SMALL): requirements/pinned.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' || { echo "cta needs Python 3.11 or 3.12 (a simulator package has no wheels for others); set PYTHON=python3.12"; exit 1; }
+	@echo "installing 1.1 GB of packages into $(VENV): one to five minutes, once"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@if command -v uv >/dev/null 2>&1; then \
-	  uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/pinned.txt && \
-	  uv pip install --quiet --python $(BIN)/python --no-deps -e . ; \
-	else \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/pinned.txt && \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e . ; \
-	fi
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.5'
+	@$(BIN)/uv pip install $(QUIET) --python $(BIN)/python -c requirements/pinned.txt -e '.[report]'
 	@touch $@
 
-demo: $(INSTALLED)  ## cut data, two agents, held-out pairs, analogies and a page about it, on the embedded desk (SEEDS=1 STEPS=6000)
+# And what tests, checks, builds the site and starts clusters.
+$(INSTALLED): $(SMALL)
+	@echo "installing 0.6 GB of packages for tests, checks, documentation and Ray"
+	@$(BIN)/uv pip install $(QUIET) --python $(BIN)/python --require-hashes -r requirements/pinned.txt
+	@touch $@
+
+demo: $(SMALL)  ## cut pairs out of data, train CTA and HIQL, ask for the pairs, a page about it (SEEDS=4 STEPS=6000)
 	$(BIN)/cta demo --seeds $(SEEDS) --steps $(STEPS)
 
 test: $(INSTALLED)  ## the whole test suite (WORKERS=2)
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+docs: $(INSTALLED)  ## the documentation as a site, in build/site, with the tutorial executed
+	@mkdir -p build
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "site: build/site/index.html"
 
 lint: $(INSTALLED)  ## ruff and pyright
 	$(BIN)/ruff check src tests
@@ -46,9 +57,9 @@ system:  ## optional system libraries (Debian, Ubuntu): OpenGL for rendering, Ch
 	apt-get update
 	apt-get install -y --no-install-recommends libegl1 libgl1 libgl1-mesa-dri libosmesa6 chromium
 
-pins:  ## resolve the pinned set anew (needs uv)
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
-	  --no-header --extra dev --extra report --extra minari -c requirements/constraints.txt pyproject.toml -o requirements/pinned.txt
+pins: $(INSTALLED)  ## resolve the pinned set anew
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
+	  --no-header --extra dev --extra report --extra minari --extra lerobot --extra cluster --extra docs -c requirements/constraints.txt pyproject.toml -o requirements/pinned.txt
 
 clean:  ## remove what can be made again
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build .pytest_cache .ruff_cache .hypothesis

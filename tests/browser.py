@@ -1,6 +1,6 @@
 """A real browser for tests: the system's Chromium, driven by Playwright, watched for errors and requests.
 
-`python tests/browser.py runs/demo-…/page/index.html docs/figures` takes the pictures of docs/report.md.
+`python tests/browser.py runs/demo-8-6000/page/index.html docs/figures` takes the pictures of docs/report.md.
 """
 
 import io
@@ -31,21 +31,21 @@ def chromium():
 
 
 @contextmanager
-def opened(browser, file, *, width=1200, height=900, dark=False, touch=False, scale=1):
-    """A page from disk. On leaving, it must have logged no error and asked for nothing but itself."""
+def opened(browser, file, *, width=1200, height=900, dark=False, touch=False, scale=1, motion=False, part=""):
+    """A page from disk, at #part. On leaving, it must have logged no error and asked for nothing but itself."""
     context = browser.new_context(
         viewport={"width": width, "height": height},
         color_scheme="dark" if dark else "light",
         has_touch=touch,
         device_scale_factor=scale,
-        reduced_motion="reduce",
+        reduced_motion="no-preference" if motion else "reduce",
     )
     page = context.new_page()
     problems, asked = [], []
     page.on("console", lambda message: problems.append(f"{message.type}: {message.text}"))
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
-    page.goto(file.as_uri())
+    page.goto(file.as_uri() + part)
     page.wait_for_selector("footer p")
     yield page
     context.close()
@@ -55,35 +55,49 @@ def opened(browser, file, *, width=1200, height=900, dark=False, touch=False, sc
 
 def take_pictures(file, folder):
     """The pictures of docs/report.md, of a page that `cta demo` wrote."""
+    laptop, phone = {"width": 1366, "height": 768}, {"width": 390, "height": 844, "touch": True}
     with chromium() as browser:
-        with opened(browser, file, scale=2) as page:
-            _save([_seen(page)], folder / "report-top.png")
-            page.set_viewport_size({"width": 1200, "height": 1270})
-            page.select_option("#map select >> nth=2", label="unlock the window")
+        with opened(browser, file, **laptop, scale=1.5) as page:
+            _save([_seen(page, "#top")], folder / "report-top.png")
+            page.add_style_tag(content="nav { display: none }")
+            _choose_detour(page)
+            _halfway(page)
+            page.set_viewport_size({"width": 1200, "height": 720})
+            _save([_seen(page, "#rollouts")], folder / "report-rollouts.png")
+            page.set_viewport_size({"width": 1200, "height": 1540})
             _save([_seen(page, "#map")], folder / "report-map.png")
-            page.add_style_tag(content="#map, nav { display: none }")
-            _held_out(page)
-            page.set_viewport_size({"width": 1200, "height": 1400})
-            _save([_seen(page, "#ooc")], folder / "report-rollouts.png")
+        with opened(browser, file, **laptop, dark=True, scale=1.5) as page:
+            _save([_seen(page, "#top")], folder / "report-dark.png")
         phones = []
-        for part, dark in (("#top", False), ("#map .row", True), ("#rollouts", True)):
-            with opened(browser, file, width=390, height=844, dark=dark, touch=True, scale=2) as page:
-                if part == "#rollouts":
-                    _held_out(page)
-                phones.append(_seen(page, part, above=60))
+        for part, dark in (("#top", False), ("#rollouts", False), ("#map .maps, #map .map", True)):
+            with opened(browser, file, **phone, dark=dark, scale=2) as page:
+                _halfway(page)
+                phones.append(_seen(page, part, above=0 if part == "#top" else 12))
         _save(phones, folder / "report-phone.png")
 
 
-def _held_out(page):
-    """Players in the middle of the first held-out pair."""
-    options = page.locator("#rollouts option").all_inner_texts()
-    page.select_option("#rollouts select", label=next(text for text in options if "held-out" in text))
-    for slider in page.locator("#rollouts input[type=range]").all():
-        slider.fill(str(int(slider.get_attribute("max")) // 2))
-        slider.blur()
+def _choose_detour(page):
+    """The first episode from the one that is open on in which somebody made a detour; else that one."""
+    choice = page.locator("#rollouts select").first
+    opened_with = choice.input_value()
+    keys = choice.locator("option").evaluate_all("nodes => nodes.map(node => node.value)")
+    for key in keys[keys.index(opened_with) :]:
+        choice.select_option(key)
+        if "The detour:" in page.inner_text("#rollouts"):
+            return
+    choice.select_option(opened_with)
 
 
-def _seen(page, part="#top", *, above=30):
+def _halfway(page):
+    """Rollouts in the middle of what happens."""
+    slider = page.locator("#rollouts input[type=range]").first
+    firsts = [part.locator(".event").first for part in page.locator("#rollouts .events").all()]
+    steps = [int(first.locator(".at").inner_text()) for first in firsts if first.count()]
+    slider.fill(str(max(steps, default=int(slider.get_attribute("max")) // 2)))
+    slider.blur()
+
+
+def _seen(page, part, *, above=0):
     """The window as a PNG, scrolled to a part of the page."""
     page.eval_on_selector(
         part,

@@ -40,9 +40,9 @@ def main() -> None:
     """Watch the places where a kill could hurt, then run the command."""
     trace("begin process")
     from cta import cli
-    from cta.experiment import beside, trainer
+    from cta.experiment import background, trainer
+    from cta.io.csv_log import CsvLog
     from cta.training import checkpoints
-    from cta.training.logs import CsvLog
     from cta.training.seeds import SeedGroup
 
     watch(checkpoints.Checkpoints, "_write", "checkpoint", lambda self, step, state: step)
@@ -51,7 +51,7 @@ def main() -> None:
     watch(checkpoints, "_sync", "renamed")
     watch(checkpoints.Checkpoints, "prune", "prune")
     watch(checkpoints.shutil, "rmtree", "delete")
-    watch(beside, "score_rows", "evaluation", lambda evaluator, agent, networks, config, step, *rest: step)
+    watch(background, "score_rows", "evaluation", lambda evaluator, agent, networks, units, config, step, *_: step)
     watch(CsvLog, "append", "rows", lambda self, rows: self.path.name)
     watch(SeedGroup, "run", "block", lambda self, count: self.step)
     watch(trainer, "open_data", "data")

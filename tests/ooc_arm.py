@@ -14,6 +14,15 @@ Chore = tuple[str, float]
 IN_DRAWER = np.array([0.33, -0.24, 0.066])
 
 
+def state_of(world: OgbenchWorld) -> dict[str, np.ndarray]:
+    """The simulator's `qpos`, `qvel` and, where there are buttons, `button_states`; `_env.set_state` takes them."""
+    env: Any = world._env
+    state = {"qpos": env.data.qpos.copy(), "qvel": env.data.qvel.copy()}
+    if hasattr(env, "_cur_button_states"):
+        state["button_states"] = env._cur_button_states.copy()
+    return state
+
+
 class OneWorld:
     """One OGBench world as a vector world of one slot, in this process."""
 
@@ -47,7 +56,7 @@ class Arm:
     def __init__(self, world: OgbenchWorld, chores: list[Chore]) -> None:
         self._env: Any = world._env
         self._chores = list(chores)
-        self._before = world.state["button_states"]
+        self._before = state_of(world)["button_states"]
         self._oracle: Any = None
 
     def __call__(self, observations: np.ndarray, goals: np.ndarray, first: np.ndarray) -> np.ndarray:

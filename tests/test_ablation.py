@@ -1,10 +1,9 @@
 """Ablations over k, b and readings: what is changed, what is kept, and the grid end to end on the desk."""
 
 import csv
+import inspect
 import json
 import re
-import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -13,76 +12,72 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cta.analysis import ablation as module
-from cta.analysis.ablation import DEFAULT_VALUES, Ablation, summary
-from cta.analysis.ablation_figure import draw
-from cta.analysis.readings import READINGS, read, readings_of
 from cta.cli import run as cta_command
-from cta.cli.ablate import DESCRIPTION
+from cta.cli.ablate import Command
 from cta.config import from_dict, to_dict
 from cta.errors import CtaError
-from cta.experiment import Run, run_config
-from cta.results.study_table import markdown
-from tiny_agents import tiny
+from cta.experiment import run_config
+from cta.grid import run_plan as run_plan_module
+from cta.grid.ablation import DEFAULT_VALUES, READINGS, ablation_plan, read, readings_of, scored_cell, write_ablation
+from cta.grid.plan import Plan
+from cta.io.text_tables import pipe_table
+from cta.scores.schema import Score
+from cta.scores.store import Scores
 
 DOCS = Path(__file__).parents[1] / "docs"
 
 
-def changed(one: dict, two: dict, prefix: str = "") -> dict[str, tuple]:
-    """Leaves of nested dictionaries that differ."""
-    found = {}
-    for key in one:
-        if isinstance(one[key], dict):
-            found |= changed(one[key], two[key], f"{prefix}{key}.")
-        elif one[key] != two[key]:
-            found[prefix + key] = (one[key], two[key])
-    return found
+def plan_of(what, values=None, *, datasets=("desk-play-v0",), agent="cta", **options):
+    return ablation_plan(what, values, datasets=datasets, agent=agent, seeds=(0, 1), **options)
 
 
-@pytest.mark.parametrize(
-    ("what", "value", "expected"), [("k", 40, {"subgoal_steps": (10, 40)}), ("b", 4, {"trunk.rank": (8, 4)})]
-)
-def test_one_setting_changes_and_the_papers_others_stay(what, value, expected):
-    grid = Ablation(what, (value,), Path("out"), datasets=("scene-play-v0",))
-    config = grid.config("scene-play-v0", value)
-    assert changed(to_dict(run_config("cta", "scene-play-v0").agent), to_dict(config.agent)) == expected
-    assert config.steps == 1_000_000 and config.eval_interval == 100_000
-    assert DEFAULT_VALUES == {"k": (10, 20, 30, 40), "b": (4, 8, 16, 32)}
+@pytest.mark.parametrize(("what", "value", "key"), [("k", "40", "subgoal_steps=40"), ("b", "4", "trunk.rank=4")])
+def test_one_setting_changes_and_the_papers_others_stay(what, value, key):
+    plan, values = plan_of(what, [value], datasets=("scene-play-v0",))
+    (cell,) = plan.cells
+    assert cell.key.settings == key and values == [value]
+    assert cell.steps == 1_000_000 and cell.all_points == tuple(range(100_000, 1_000_001, 100_000))
+    assert cell.points == (800_000, 900_000, 1_000_000) and cell.episodes == cell.curve_episodes == 50
+    assert DEFAULT_VALUES == {"k": ("10", "20", "30", "40"), "b": ("4", "8", "16", "32")}
+    # The preset's own value is the preset's cell: what another plan has trained is found.
+    preset = plan_of("k", ["10"], datasets=("scene-play-v0",))[0].cells[0]
+    assert preset.key.settings == "" and preset.folder == replace(preset, settings=()).folder
 
 
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("code", {}),
-        ("two-stages", {"agent.dual.pretrain_steps": (0, 500_000)}),
-        ("unscaled", {"agent.dual.scale": ("sqrt_d", "none")}),
-        ("free-eta", {"agent.eta.normalise": (True, False)}),
-        ("unclipped", {"agent.awr_clip": (100.0, "inf")}),
-        ("pure", {"agent.trunk.form": ("backbone", "pure")}),
-        ("hold", {"agent.high_hold": (1, 10)}),
-        ("sampling", {"eval_temperature": (0.0, 1.0)}),
+        ("code", ""),
+        ("two-stages", "dual.pretrain_steps=500000"),
+        ("unscaled", "dual.scale=none"),
+        ("free-eta", "eta.normalise=False"),
+        ("unclipped", "awr_clip=inf"),
+        ("pure", "trunk.form=pure"),
+        ("hold", "high_hold=10"),
+        ("sampling", "eval_temperature=1"),
     ],
 )
 def test_a_reading_changes_one_place(name, expected):
-    config = replace(run_config("cta", "scene-play-v0"), steps=1_000_000)
-    assert changed(to_dict(config), to_dict(read(config, name))) == expected
-    agent = read(config, name).agent
-    assert from_dict(type(agent), json.loads(json.dumps(to_dict(agent), allow_nan=False))) == agent
+    cell = read(scored_cell("scene-play-v0", "cta", (0,), None), name)
+    assert cell.key.settings == expected
+    config = cell.config
+    assert from_dict(type(config), json.loads(json.dumps(to_dict(config), allow_nan=False))) == config
 
 
 def test_every_reading_differs_from_the_code_and_from_the_others():
-    config = run_config("cta", "desk-play-v0")
-    found = [to_dict(read(config, name)) for name in readings_of(config)]
+    base = scored_cell("desk-play-v0", "cta", (0,), None)
+    found = [read(base, name).key for name in readings_of(base)]
     assert all(one != two for one, two in combinations(found, 2))
-    assert found[0] == to_dict(config) and readings_of(config) == tuple(READINGS)
-    Ablation("reading", readings_of(config), Path("out")).check()
+    assert found[0] == base.key and readings_of(base) == tuple(READINGS)
+    # Sampled policies are those of the presets, scored otherwise: nothing is trained for them.
+    assert read(base, "sampling").folder == base.folder
     for clip in (float("nan"), -float("inf")):
-        with pytest.raises(CtaError, match="awr-clip must be a finite number"):
-            replace(config.agent, awr_clip=clip).check()
+        with pytest.raises(CtaError, match="awr-clip"):
+            replace(base.config, awr_clip=clip).check()
 
 
 def test_readings_are_of_agents_that_have_them(capsys):
-    assert not {"pure", "no-backbone"} & set(readings_of(run_config("hiql-analogy", "desk-play-v0")))
+    assert not {"pure", "no-backbone"} & set(readings_of(scored_cell("desk-play-v0", "hiql-analogy", (0,), None)))
     for words, why in (
         (["--agent", "hiql"], "two-level agents with a dual representation"),
         (["--agent", "hiql-analogy", "--values", "pure"], "hiql-analogy has no reading 'pure', only code"),
@@ -93,102 +88,69 @@ def test_readings_are_of_agents_that_have_them(capsys):
     assert "'ten' is not a whole number" in capsys.readouterr().err
 
 
-def test_a_picture_of_names(tmp_path):
-    row = {"dataset": "d", "agent": "cta", "task": 1, "step": 1, "episodes": 10}
-    rows = [
-        {"value": name, **row, "seed": s, "successes": n + s}
-        for n, name in enumerate(list(READINGS)[:3])
-        for s in (0, 1)
-    ]
-    draw(tmp_path / "names.png", rows, what="reading")
-    with Image.open(tmp_path / "names.png") as image:
-        assert np.asarray(image).std() > 5
-
-
 def test_agents_without_the_setting_are_refused():
     with pytest.raises(CtaError, match="gcivl has no subgoals"):
-        Ablation("k", (5,), Path("out"), agent="gcivl").check()
+        plan_of("k", ["5"], agent="gcivl")
     with pytest.raises(CtaError, match="hiql has no bilinear networks"):
-        Ablation("b", (5,), Path("out"), agent="hiql").check()
+        plan_of("b", ["5"], agent="hiql")
     with pytest.raises(CtaError, match="each once"):
-        Ablation("b", (5, 5), Path("out")).check()
+        plan_of("b", ["5", "5"])
 
 
 @pytest.mark.parametrize("flag", ["--steps", "--eval-interval", "--eval-episodes"])
 def test_zero_is_not_the_presets_number(flag, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(module, "start", lambda *_, **__: pytest.fail("trained"))
+    monkeypatch.setattr(run_plan_module, "run_plan", lambda *_, **__: pytest.fail("trained"))
     assert cta_command(["ablate", "k", flag, "0", "--out", str(tmp_path)]) == 1
     said = capsys.readouterr().err
     assert f"{flag} must be at least 1" in said and said.count("\n") == 1
 
 
-def test_a_summary_by_hand():
-    rows = []
-    for value, wins in ((10, (1, 2, 3, 4)), (20, (0, 0, 0, 8))):
-        for seed in (0, 1):
-            for number, won in enumerate(wins, 1):
-                for task in (1, 2):
-                    row = {"dataset": "d", "agent": "cta", "seed": seed, "step": number, "task": task}
-                    rows.append({"setting": "k", "value": value, **row, "episodes": 10, "successes": won + seed})
-    one, two = summary(rows)
+@pytest.mark.parametrize("what", ["k", "reading"])
+def test_a_summary_and_a_picture_by_hand(tmp_path, what):
+    values = ["10", "20"] if what == "k" else ["code", "unscaled"]
+    plan, _ = plan_of(what, values, steps=4, interval=1, episodes=10)
+    scores = Scores(tmp_path / "results")
+    for cell, wins in zip(plan.cells, ((1, 2, 3, 4), (0, 0, 0, 8)), strict=True):
+        rows = [
+            Score(*cell.key, seed, step, task, 10, won + seed)
+            for seed in (0, 1)
+            for step, won in enumerate(wins, 1)
+            for task in cell.tasks
+        ]
+        scores.add(cell.key, {"training": [], "scoring": []}, rows)
+    one, two = write_ablation(what, plan, values, tmp_path, scores)
     # Mean of the last three of four evaluations: 30 and 40 %, then 26.7 and 36.7 %.
-    assert (one["value"], one["success"], one["sd"], one["per_seed"]) == (10, 35.0, 5.0, "30.0 40.0")
-    assert (two["value"], two["success"], two["sd"], two["seeds"]) == (20, 31.7, 5.0, 2)
-
-
-def test_a_grid_on_the_desk_that_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys):
-    small = {"hidden": (8,), "batch_size": 8, "eta": tiny("hiql").config.eta}
-
-    def little(agent, dataset):
-        config = run_config(agent, dataset)
-        return replace(config, agent=replace(config.agent, **small))
-
-    monkeypatch.setattr(module, "run_config", little)
-    out = tmp_path / "grid"
-    words = ["ablate", "k", "--agent", "hiql", "--seeds", "2", "--steps", "2", "--eval-interval", "1"]
-    words += ["--eval-episodes", "1", "--out", str(out)]
-    assert cta_command([*words, "--values", "2"]) == 0
-    first = Run(out / "desk-play-v0" / "k2")
-    before = first.files.provenance()["finished"]
-    assert first.config.agent.subgoal_steps == 2
-    # As if a run with k = 3 had been cut off after its last step.
-    second = out / "desk-play-v0" / "k3"
-    shutil.copytree(first.path, second)
-    _edit(second / "config.json", lambda values: values["agent"].update(subgoal_steps=3))
-    _edit(second / "provenance.json", lambda values: values.pop("finished"))
-    capsys.readouterr()
-
-    assert cta_command([*words, "--values", "2", "3"]) == 0
-    said = capsys.readouterr().out
-    assert "k = 2: finished before" in said and "k = 3: going on" in said
-    assert first.files.provenance()["finished"] == before and "finished" in Run(second).files.provenance()
-    with (out / "evaluations.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    # Two values, two seeds, two evaluations, five tasks.
-    assert len(rows) == 40 and {row["value"] for row in rows} == {"2", "3"}
-    record = json.loads((out / "record.json").read_text())
-    assert [line["value"] for line in record["summary"]] == [2, 3] and record["summary"][0]["seeds"] == 2
-    assert [run["config"]["agent"]["subgoal_steps"] for run in record["runs"]] == [2, 3]
-    assert record["runs"][0]["data"]["fingerprint"] == record["runs"][1]["data"]["fingerprint"]
-    with Image.open(out / "ablation.png") as image:
+    assert (one["value"], one["success"], one["sd"], one["per_seed"]) == (values[0], 35.0, 5.0, "30.0 40.0")
+    assert (two["value"], two["success"], two["sd"], two["seeds"]) == (values[1], 31.7, 5.0, 2)
+    with (tmp_path / "summary.csv").open() as file:
+        assert [line["value"] for line in csv.DictReader(file)] == values
+    with Image.open(tmp_path / "ablation.png") as image:
         assert np.asarray(image).std() > 5
 
-    # A cell that is taken is refused before the free ones in front of it are trained.
-    words[words.index("--steps") + 1] = "4"
-    assert cta_command([*words, "--values", "5", "2"]) == 1
-    assert "k2 was trained with other settings (steps)" in capsys.readouterr().err
-    assert not (out / "desk-play-v0" / "k5").exists()
+
+@pytest.mark.slow
+def test_a_grid_on_the_desk_that_continues_where_it_stopped(tmp_path, capsys):
+    words = ["ablate", "k", "--agent", "hiql", "--steps", "2", "--eval-interval", "1", "--eval-episodes", "1"]
+    words += ["--out", str(tmp_path / "grid"), "--work", str(tmp_path / "work")]
+    assert cta_command([*words, "--values", "2"]) == 0
+    assert "train hiql (subgoal_steps 2)" in capsys.readouterr().err
+    assert cta_command([*words, "--values", "2"]) == 0
+    said = capsys.readouterr()
+    assert said.err == "" and "picture:" in said.out
+    (cell,) = Scores(tmp_path / "grid" / "results").cells()
+    # Two evaluations, five tasks.
+    assert cell.key.settings == "subgoal_steps=2" and len(cell.rows) == 10
 
 
-@pytest.mark.parametrize("text", [(DOCS / "ablations.md").read_text(), DESCRIPTION], ids=["guide", "help"])
+@pytest.mark.parametrize("text", [(DOCS / "ablations.md").read_text(), inspect.getdoc(Command)], ids=["guide", "help"])
 def test_commands_of_a_page_typed_in_order_do_not_meet(text, monkeypatch):
-    asked: list[Ablation] = []
-    monkeypatch.setattr(module, "run_ablation", lambda ablation, say: asked.append(ablation) or [])
+    asked: list[tuple[Plan, Path]] = []
+    monkeypatch.setattr(run_plan_module, "run_plan", lambda plan, how: asked.append((plan, how.out)) or 0)
     listed = re.findall(r"^(?:  )?cta (ablate .*?)(?:   .*)?$", text, re.M)
     quoted = re.findall(r"`cta (ablate [^`]*)`", text)
     for line in (*listed, *quoted):
         assert cta_command(line.split()) == 0
-    assert len(listed) == 5 and len({ablation.out for ablation in asked}) == len(asked) == 5 + len(quoted)
+    assert len(listed) == 5 and len({out for _, out in asked}) == len(asked) == 5 + len(quoted)
 
 
 @pytest.mark.parametrize("what", ["k", "b"])
@@ -198,15 +160,15 @@ def test_the_tables_of_the_guide_are_the_records(what):
         lines = list(csv.DictReader(file))
     record = json.loads((folder / "record.json").read_text())
     assert [{key: str(value) for key, value in line.items()} for line in record["summary"]] == lines
-    assert {int(line["value"]) for line in lines} >= set(DEFAULT_VALUES[what])
+    assert {line["value"] for line in lines} >= set(DEFAULT_VALUES[what])
     table = [[what, "success, %", "each seed"]]
     for line in lines:
         table.append([line["value"], f"{line['success']} ± {line['sd']}", line["per_seed"].replace(" ", ", ")])
     guide = (DOCS / "ablations.md").read_text()
     (body,) = re.findall(f"<!-- {what} -->\n(.*?)\n<!-- /{what} -->", guide, re.DOTALL)
-    assert body == markdown(table)
+    assert body == pipe_table(table)
     (seeds,), (steps,), (episodes,) = ({line[name] for line in lines} for name in ("seeds", "steps", "episodes"))
-    assert f"{seeds} seeds, {int(steps):,} steps, {episodes} episodes a task" in " ".join(guide.split())
+    assert f"{seeds} seeds, {int(steps):,} steps, {episodes} episodes per task" in " ".join(guide.split())
     own = "k = {agent[subgoal_steps]} and b = {agent[trunk][rank]}".format(**to_dict(run_config("cta", "desk-play-v0")))
     assert f"The desk's own values are {own}" in guide
     for run in record["runs"]:
@@ -227,9 +189,9 @@ def test_the_table_of_readings_is_the_record():
         table.append([name, READINGS[name].text, line["steps"], score, line["per_seed"].replace(" ", ", ")])
     guide = (DOCS / "ablations.md").read_text()
     (body,) = re.findall("<!-- reading -->\n(.*?)\n<!-- /reading -->", guide, re.DOTALL)
-    assert body == markdown(table)
+    assert body == pipe_table(table)
     (seeds,), (episodes,) = ({line[name] for line in lines} for name in ("seeds", "episodes"))
-    assert f"{seeds} seeds, 3,000 steps, {episodes} episodes a task" in " ".join(guide.split())
+    assert f"{seeds} seeds, 3,000 steps, {episodes} episodes per task" in " ".join(guide.split())
     assert all("+" not in run["commit"] for run in record["runs"])
     assert [run["value"] for run in record["runs"] if len(run["stopped"]) == 4] == ["unclipped"]
 
@@ -262,9 +224,3 @@ def test_what_the_guide_says_of_readings_is_in_the_evaluations():
     assert "these two reach {:.1f} and {:.1f} %".format(*seeds["eta-by-policy"][:2]) in guide
     assert seeds["eta-by-policy"].mean() > seeds["code"].mean()  # nothing is lost
     assert seeds["pure"].max() < seeds["no-backbone"].min()
-
-
-def _edit(path: Path, change: Callable[[dict], object]) -> None:
-    values = json.loads(path.read_text())
-    change(values)
-    path.write_text(json.dumps(values))

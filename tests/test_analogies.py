@@ -1,9 +1,11 @@
 """Analogy maps: pairs, what they mean, neighbours and purity on data with known answers, and the command end to end."""
 
 import csv
+import inspect
 import json
 import re
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -14,24 +16,23 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import cta
-from cta.analysis import semantics, states
-from cta.analysis.neighbours import among, nearest, neighbour_groups
-from cta.analysis.pairs import draw_pairs
-from cta.analysis.purity import Labelled, choose_queries, measure, table
-from cta.analysis.queries import asked_rows, choose
-from cta.analysis.representations import DIFFERENCE, _plain, names
+from cta.analysis import analogy_map, figures, semantics
+from cta.analysis.paint import Painter
+from cta.analysis.purity import Labelled, among, choose_queries, measure, nearest, neighbour_groups, table
+from cta.analysis.queries import asked_rows, choose, draw_pairs
+from cta.analysis.representations import DIFFERENCE, _plain, functions
 from cta.analysis.semantics import NOTHING, SEVERAL, Labels, is_single
 from cta.cli import evaluate as evaluate_command
 from cta.cli import run as cta_command
-from cta.cli.analogies import DESCRIPTION
+from cta.cli.analogies import Command
 from cta.data import TrajectoryDataset
 from cta.envs import gl
 from cta.envs.datasets import open_dataset
 from cta.envs.desk import DeskState, find_world, observe, step
 from cta.envs.generate import generate, plan_job
 from cta.errors import CtaError
-from cta.report.analogies import read_map
-from cta.results.study_table import markdown
+from cta.io.text_tables import pipe_table as markdown
+from cta.report.map_section import read_map
 from tiny_agents import tiny
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -212,7 +213,7 @@ def test_desk_labels_follow_the_simulator():
     assert contexts.names[contexts.codes[0]] == (
         "drawer closed, window open, tray closed, drawer unlocked, window locked"
     )
-    drawn = states.schematic("desk-play-v0", data)
+    drawn = semantics.schematic("desk-play-v0", data)
     assert drawn.kind == "desk" and drawn.meaning[-5:] == (
         "drawer",
         "window",
@@ -250,8 +251,8 @@ def test_cubes_mazes_and_the_unknown():
 
     mine = rows_of(np.ones((4, 12), np.float32))
     found = semantics.read("mine", mine)
-    assert not found.known and found.tasks(np.array([0]), np.array([1])).names == ("unlabelled",)
-    assert states.schematic("mine", mine).kind == "vector"
+    assert found.events is None and found.tasks(np.array([0]), np.array([1])).names == ("unlabelled",)
+    assert semantics.schematic("mine", mine).kind == "vector"
 
 
 # ------------------------------------------------------------------------------------------ end to end
@@ -309,6 +310,25 @@ def test_a_map_of_the_desk(desk_run, tmp_path, capsys):
     assert {**again, "provenance": 0} == {**found, "provenance": 0}
 
 
+def test_by_default_all_ten_neighbours_of_every_query_have_pictures(desk_run, tmp_path, monkeypatch):
+    @contextmanager
+    def quick(*_):
+        yield Painter(lambda row: np.full((8, 8, 3), row % 256, np.uint8), "drawn")
+
+    monkeypatch.setattr(analogy_map, "open_painter", quick)
+    shown = []
+    draw = figures.draw_neighbours
+    monkeypatch.setattr(figures, "draw_neighbours", lambda path, *a, **k: shown.append(draw(path, *a, **k)))
+    words = ["--pairs", "400", "--iterations", "20", "--format", "svg", "--out", str(tmp_path)]
+    assert cta_command(["analogies", str(desk_run), *words]) == 0
+    found = json.loads((tmp_path / "map.json").read_text())
+    assert 1 < len(found["queries"]) <= 12 and shown == [10, 10]
+    for query in found["queries"]:
+        wanted = {query["point"], *(p for rows in found["neighbours"].values() for p in rows[query["point"]])}
+        assert wanted <= {int(point) for point in found["frames"]}
+    assert all("</svg>" in (tmp_path / f"{name}.svg").read_text() for name in ("map", "neighbours-l2"))
+
+
 def test_a_seed_that_diverged_is_left_out(desk_run, tmp_path):
     shutil.copytree(desk_run / "checkpoints", tmp_path / "run" / "checkpoints")
     for name in ("config.json", "provenance.json"):
@@ -333,7 +353,8 @@ def test_the_data_is_found_from_another_folder(tmp_path, monkeypatch):
     words = ["--pairs", "20", "--iterations", "20", "--frames", "0", "--split", "train"]
     assert cta_command(["analogies", "home/mine/run", *words]) == 0
     run = cta.Run("home/mine/run")
-    own = evaluate_command._evaluator(run, evaluate_command.Settings("home/mine/run", env="module:factory", workers=1))
+    command = evaluate_command.Command(("home/mine/run",), env="module:factory", workers=1)
+    own = command._own(run)
     assert own._data().num_rows == 60 == run.open_data()[1].num_rows
 
 
@@ -380,8 +401,14 @@ def check_map(found: dict, count: int) -> None:
         assert len(neighbours) == count and {len(row) for row in neighbours} == {10}
         assert min(map(min, neighbours)) >= 0 and max(map(max, neighbours)) < count
         assert all(point not in row for point, row in enumerate(neighbours))
-    meaning = found["schematic"]["meaning"]
+    for rows in found["neighbours_elsewhere"].values():
+        for point, row in enumerate(rows):
+            assert all(found["context"][near] != found["context"][point] for near in row if near >= 0)
+    meaning, path = found["schematic"]["meaning"], found["path"]
+    steps = np.subtract(found["rows"]["goal"], found["rows"]["state"])
+    assert (np.subtract(path["goal"], path["state"]) == steps).all()  # no row between them is missing
     for which in ("state", "goal"):
+        assert [path["numbers"][row] for row in path[which]] == found["schematic"][which]
         rows = found["schematic"][which]
         assert len(rows) == count and {len(row) for row in rows} == {len(meaning)}
         assert all(round(value, 3) == value for row in rows for value in row)
@@ -390,7 +417,7 @@ def check_map(found: dict, count: int) -> None:
 def test_rows_that_the_pages_ask_for_are_a_task_on_the_desk():
     _, _, data = open_dataset("desk-play-v0")
     assert data is not None
-    for text in (DESCRIPTION, (DOCS / "analogies.md").read_text()):
+    for text in (inspect.getdoc(Command), (DOCS / "analogies.md").read_text()):
         rows = asked_rows(re.findall(r"--query (\d+:\d+)", text))
         assert len(rows) and (rows < data.num_rows).all()
         first, last = np.searchsorted(data.episode_ends, rows).T
@@ -406,14 +433,15 @@ def test_what_cannot_be_mapped_is_said_in_a_line(desk_run, tmp_path, capsys):
     assert cta_command(["analogies", str(desk_run), "--frames", "301"]) == 1
     assert "0 to 300 points" in capsys.readouterr().err
     for words, said in (
-        (["--perplexity", "0"], "--perplexity: a number"),
-        (["--iterations", "0"], "at least 1, not 0"),
+        (["--perplexity", "0"], "--perplexity must be at least 1, not 0"),
+        (["--iterations", "0"], "--iterations must be at least 1, not 0"),
+        (["--draw-seed", "-1"], "--draw-seed must be at least 0, not -1"),
     ):
         assert cta_command(["analogies", str(desk_run), *words]) == 1
         told = capsys.readouterr()
         assert said in told.err and "pairs of the" not in told.out  # before anything slow
     with pytest.raises(CtaError, match="learns no representation"):
-        names(tiny("gcbc"))
+        functions(tiny("gcbc"))
 
 
 # --------------------------------------------------------------------------------------------- OGBench
@@ -449,20 +477,21 @@ class TestOgbench:
     def test_observations_and_positions_say_the_same(self, puzzle):
         data = TrajectoryDataset.from_npz(puzzle, info=True)
         bare = TrajectoryDataset.from_npz(puzzle)
-        told, seen = (states.schematic("puzzle-3x3-play-v0", one) for one in (data, bare))
+        told, seen = (semantics.schematic("puzzle-3x3-play-v0", one) for one in (data, bare))
         assert told.kind == seen.kind == "puzzle" and told.meaning == seen.meaning
         np.testing.assert_allclose(told.numbers, seen.numbers, atol=1e-5)
 
-    def test_a_map_without_opengl_has_schematics_and_says_why(self, puzzle_run, monkeypatch, capsys):
+    def test_a_map_without_opengl_says_what_it_lacks(self, puzzle_run, monkeypatch, capsys):
         monkeypatch.setattr(gl, "find_backend", lambda: None)
         words = ["--pairs", "120", "--iterations", "20", "--frames", "4", "--split", "train"]
         assert cta_command(["analogies", str(puzzle_run), *words]) == 0
-        assert "schematic pictures: no OpenGL library" in capsys.readouterr().out
+        assert "no pictures of neighbours: no OpenGL library" in capsys.readouterr().out
         found = json.loads((puzzle_run / "analogies" / "map.json").read_text())
         check_map(found, 120)
         assert found["frames"] == {} and found["schematic"]["kind"] == "puzzle"
         assert any(name.startswith("press") for name in found["tasks"])
-        assert opened(puzzle_run / "analogies" / "neighbours-cosine.png").std() > 5
+        names = {path.name for path in (puzzle_run / "analogies").iterdir()}
+        assert "map.png" in names and not any(name.startswith("neighbours") for name in names)
 
     @pytest.mark.gl
     def test_states_and_goals_are_rendered(self, puzzle_run, tmp_path):
@@ -518,7 +547,7 @@ def test_scene_labels_from_positions_and_from_observations():
     for data in (told, shown):
         tasks = semantics.read("scene-play-v0", data).tasks(rows, rows + 1)
         assert [tasks.names[code] for code in tasks.codes] == said[1:].tolist()
-        drawn.append(states.schematic("scene-play-v0", data))
+        drawn.append(semantics.schematic("scene-play-v0", data))
     assert drawn[0].meaning[4:] == (
         "cube x",
         "cube y",

@@ -1,52 +1,47 @@
-"""`cta bench`: random data of a shape, the plain loop as the reference, counted products, the record."""
+"""`cta bench`: random data of a shape, the plain loop as the reference, the record."""
 
 import json
-import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cta.agents import Spec
+from cta.agents import REGISTRY, Spec
 from cta.bench import record, simulation
-from cta.bench.cases import Case, DataShape
+from cta.bench.cases import Case
 from cta.bench.clock import Span, interleave, repeat
-from cta.bench.paused import PausedEvaluation
-from cta.bench.plain import PlainTwoLevel, PlainUpdate, has_plain_form, plain_weights
-from cta.bench.products import Product, count_products
-from cta.bench.profile import kernel_scopes
-from cta.bench.reference import NumpySampler
-from cta.bench.workers import Steppers
+from cta.bench.reference import PlainLoop, PlainUpdate, plain
+from cta.bench.training import kernel_scopes
 from cta.cli import run
 from cta.errors import CtaError
-from cta.evaluation import Evaluator
 from cta.training.learner import Learner, seed_keys
 from tiny_agents import SPEC, batch_of, tiny, with_targets
 
-SHAPE = DataShape(rows=3004, observation_dim=6, action_dim=2)
+SHAPE = Case(rows=3004, observation_dim=6, action_dim=2)
 
 
 @pytest.fixture(scope="module")
 def dataset():
-    return SHAPE.open()
+    return SHAPE.open_data()
 
 
 def test_random_rows_come_in_whole_episodes(dataset):
     assert dataset.num_rows == 3004
     assert dataset.episode_ends.tolist() == [1000, 2001, 3003]  # a last row alone joins the episode before it
     assert (dataset.observation_shape, dataset.action_dim) == ((6,), 2)
-    np.testing.assert_array_equal(dataset.observations, SHAPE.open().observations)
+    np.testing.assert_array_equal(dataset.observations, SHAPE.open_data().observations)
 
 
-@pytest.mark.parametrize("name", ["cta", "hiql", "hiql-dual", "hiql-analogy"])
+@pytest.mark.parametrize("name", REGISTRY)
 def test_the_plain_form_has_the_agents_loss(name):
     agent = tiny(name)
-    assert has_plain_form(agent)
     networks, targets = with_targets(agent)
-    ours, _ = jax.jit(agent.loss)(networks, targets, batch_of(), jax.random.key(0))
-    plain = jax.jit(PlainTwoLevel(agent).loss)(plain_weights(networks), plain_weights(targets), batch_of())
-    np.testing.assert_allclose(plain, ours, rtol=1e-4)
+    losses = [
+        jax.jit(agent.loss)(*form, batch_of(), jax.random.key(0))[0]
+        for form in ((networks, targets), (plain(networks), plain(targets)))
+    ]
+    np.testing.assert_allclose(*losses, rtol=1e-4)
 
 
 def test_a_plain_step_moves_weights_and_targets_as_the_learner_does():
@@ -56,33 +51,22 @@ def test_a_plain_step_moves_weights_and_targets_as_the_learner_does():
     networks, targets = with_targets(agent)
     after = jax.jit(learner.update)(zeros._replace(networks=networks, targets=targets), batch_of(), jax.random.key(0))
     update = PlainUpdate(agent)
-    state = (plain_weights(networks), plain_weights(targets), update.init(networks)[2])
+    state = (plain(networks), plain(targets), update.init(networks)[2])
     (moved, followed, _), _ = jax.jit(update)(state, batch_of(), jax.random.key(0))
-    for before, ours, plain in ((networks, after.networks, moved), (targets, after.targets, followed)):
-        changes = [jax.tree.map(np.subtract, x, plain_weights(before)) for x in (plain_weights(ours), plain)]
+    for before, ours, theirs in ((networks, after.networks, moved), (targets, after.targets, followed)):
+        changes = [jax.tree.map(np.subtract, x, plain(before)) for x in (plain(ours), theirs)]
         for a, b in zip(*map(jax.tree.leaves, changes), strict=True):
             assert np.linalg.norm(a - b) <= 0.05 * np.linalg.norm(a) + 1e-7
 
 
-def test_numpy_goals_keep_to_the_rules(dataset):
-    rows = NumpySampler(dataset, tiny("cta", batch_size=500)).rows()
-    end = dataset.goal_limits[rows["observations"]]
-    assert (rows["low_actor_goals"] <= end).all()
-    assert (rows["high_actor_targets"] <= rows["high_actor_goals"]).all()
-    current = np.mean(rows["value_goals"] == rows["observations"])
-    assert 0.12 < current < 0.3  # value_p_curgoal 0.2
-    assert set(NumpySampler(dataset, tiny("crl-dual")).rows()) == set(NumpySampler(dataset, tiny("crl-dual")).fields)
-
-
-def test_products_are_read_from_a_compiled_program():
-    def program(a, b, c):
-        return jnp.tanh(a @ b) @ b.T, jnp.einsum("mij,mjk->mik", c, c)
-
-    shapes = [jax.ShapeDtypeStruct(s, jnp.float32) for s in ((32, 64), (64, 48), (2, 16, 16))]
-    found = count_products(jax.jit(program).lower(*shapes).compile().as_text())
-    assert sum(found.values()) == 3
-    assert sum(p.flop * n for p, n in found.items()) == 2 * (2 * 32 * 64 * 48) + 2 * 2 * 16**3
-    assert Product((2, 3, 4), (2, 4, 5), ((2,), (1,)), ((0,), (0,))).flop == 2 * 2 * 3 * 4 * 5
+def test_the_plain_loop_steps_on_other_batches(dataset):
+    loop = PlainLoop(tiny("cta", batch_size=8), dataset)
+    first = loop.batch()
+    before = jax.device_get(loop.state[0])
+    loop.run(2)
+    assert not np.array_equal(first["observations"], loop.batch()["observations"])
+    moved = jax.tree.map(lambda a, b: not np.array_equal(a, b), before, jax.device_get(loop.state[0]))
+    assert all(jax.tree.leaves(moved))
 
 
 def test_clocks_count_every_step_after_the_warm_up():
@@ -110,7 +94,7 @@ def test_bench_writes_a_record_and_tables(tmp_path, capsys):
     stored = json.loads(out.read_text())
     assert {"device", "versions", "commit", "hardware", "entries"} <= set(stored)
     kinds = {entry["what"]: entry for entry in stored["entries"]}
-    assert set(kinds) == {"train", "compile", "memory", "sampler", "update", "reference", "speed-up"}
+    assert set(kinds) == {"train", "compile", "memory", "reference", "speed-up"}
     assert {"agent": "gcbc", "batch_size": 8, "seeds": 1}.items() <= kinds["train"].items()
     assert kinds["train"]["seed_steps_per_s"] > 0
     assert kinds["train"]["parameters"] == 12 * 512 + 512 + 2 * (512 * 512 + 512) + 512 * 2 + 2
@@ -118,30 +102,30 @@ def test_bench_writes_a_record_and_tables(tmp_path, capsys):
     assert 0 < kinds["compile"]["warm_compile_s"] < kinds["compile"]["cold_compile_s"]
     assert kinds["memory"]["host_peak_bytes"] > 1e8
     assert kinds["memory"]["data_bytes"] == 4 * (2002 * 8 + 2000 + 2002)
-    assert kinds["reference"]["cpu_over_products"] > 1
+    assert kinds["reference"]["steps_per_s"] > 0
     assert kinds["speed-up"]["cpu_time_ratio"] > 0
     assert "seed steps per s" in " ".join(printed.split())
 
 
 def test_what_was_measured_outlives_what_goes_wrong_later(tmp_path, monkeypatch, capsys):
-    def half(case, *, also):
-        assert also == ["parts"]
+    def half(case, kinds):
+        assert kinds == ["train"]
         yield [{"what": "train", "seed_steps_per_s": 1.0}], {"device": "cpu", "backend": "cpu", "cpu": "", "cores": 2}
         raise CtaError("measuring cta failed: no memory")
 
-    monkeypatch.setattr("cta.bench.child.measure_case", half)
+    monkeypatch.setattr("cta.bench.cases.measure_case", half)
     assert run(["bench", "--out", str(tmp_path / "record.json")]) == 1
     assert "no memory" in capsys.readouterr().err
     assert [entry["what"] for entry in json.loads((tmp_path / "record.json").read_text())["entries"]] == ["train"]
 
 
 def test_a_record_that_is_there_stays_unless_it_is_named(tmp_path, monkeypatch, capsys):
-    def twice(case, *, also):
+    def twice(case, kinds):
         for what in ("train", "memory"):
             entry = {"what": what, "seed_steps_per_s": 1.0}
             yield [entry], {"device": "cpu", "backend": "cpu", "cpu": "", "cores": 2}
 
-    monkeypatch.setattr("cta.bench.child.measure_case", twice)
+    monkeypatch.setattr("cta.bench.cases.measure_case", twice)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks/train-cpu.json").write_text("evidence")
@@ -155,18 +139,6 @@ def test_a_record_that_is_there_stays_unless_it_is_named(tmp_path, monkeypatch, 
     assert "entries" in json.loads((tmp_path / "benchmarks/train-cpu.json").read_text())
 
 
-def test_training_is_measured_beside_an_evaluation(tmp_path, capsys):
-    out = tmp_path / "record.json"
-    case = ["bench", "beside", "--agents", "gcbc", "--batch", "8", "--seconds", "0.3", "--out", str(out)]
-    assert run([*case, "--dataset", "desk-play-v0"]) == 0
-    (entry,) = json.loads(out.read_text())["entries"]
-    assert entry["what"] == "beside"
-    assert entry["policy_calls"] >= 3  # one a round at least, or nothing ran beside
-    assert 0 < entry["ratio"] < 1.5
-    assert run(case) == 1
-    assert "--dataset" in capsys.readouterr().err
-
-
 def test_a_profile_knows_the_optimiser_by_its_scope():
     def step(x):
         with jax.named_scope("adam"):
@@ -177,11 +149,11 @@ def test_a_profile_knows_the_optimiser_by_its_scope():
     assert kernel_scopes('  %fusion.3 = f32[] fusion(), metadata={op_name="a/adam/add"}') == {"fusion_3": "a/adam/add"}
 
 
-def test_tables_show_every_kind_and_sizes_in_gib():
-    entries = [{"what": "memory", "agent": "cta", "data_bytes": 2**31}, {"what": "other", "thing": 1.5}]
-    known, unknown = record.tables(entries)
-    assert "2.00" in list(known.columns[6].cells)
-    assert list(unknown.columns[0].cells) == ["1.50"]
+def test_tables_show_every_kind_and_sizes_in_gib(capsys):
+    record.show([{"what": "memory", "agent": "cta", "data_bytes": 2**31}, {"what": "other", "thing": 1.5}])
+    known, unknown = capsys.readouterr().out.rstrip().split("\n\n")
+    assert "data GiB" in known and "2.00" in known
+    assert unknown.splitlines()[-1].strip() == "1.50"
 
 
 @pytest.mark.parametrize(
@@ -190,8 +162,7 @@ def test_tables_show_every_kind_and_sizes_in_gib():
         (["--agents", "ctx"], "there is no agent 'ctx'"),
         (["--seeds", "0"], "--seeds 0: give whole numbers of at least 1"),
         (["--rows", "1"], "--rows must be at least 2"),
-        (["evaluate", "--workers", "-2"], "--workers is at least 1, not -2"),
-        (["generate", "--workers", "0"], "--workers is at least 1, not 0"),
+        (["simulate", "--worlds", "cube"], "no simulated world cube"),
     ],
 )
 def test_bench_complains_in_one_line(words, complaint, tmp_path, monkeypatch, capsys):
@@ -200,48 +171,6 @@ def test_bench_complains_in_one_line(words, complaint, tmp_path, monkeypatch, ca
     error = capsys.readouterr().err
     assert complaint in error
     assert error.count("\n") == 1
-
-
-def test_an_evaluation_stands_still_between_its_turns():
-    def make_policy(slots):
-        return lambda observations, goals, first: np.zeros((slots, 3))
-
-    with (
-        Evaluator("desk-play-v0", max_episode_steps=20) as evaluator,
-        PausedEvaluation(evaluator, make_policy) as paused,
-    ):
-        for _ in range(2):
-            with paused.turn():
-                before = paused.steps
-                time.sleep(0.3)
-                assert paused.steps > before
-            time.sleep(0.1)  # the call that was under way
-            before = paused.calls
-            time.sleep(0.2)
-            assert paused.calls == before
-
-
-def test_what_goes_wrong_in_an_evaluation_beside_is_raised():
-    def make_policy(slots):
-        raise CtaError("no such policy")
-
-    raised = pytest.raises(CtaError, match="no such policy")
-    with (
-        raised,
-        Evaluator("desk-play-v0") as evaluator,
-        PausedEvaluation(evaluator, make_policy) as paused,
-        paused.turn(),
-    ):
-        pass
-
-
-@pytest.mark.slow
-def test_stepping_processes_take_turns_and_their_death_is_said():
-    with Steppers("cube-single-v0", 1, lean=True, data=False) as steppers:
-        assert steppers.take(0.1) > 0
-        steppers._processes[0].kill()
-        with pytest.raises(CtaError, match="died"):
-            steppers.take(0.1)
 
 
 @pytest.mark.parametrize("fault", ["while it is made", "in a turn"])

@@ -16,7 +16,8 @@ from cta.cli import run
 from cta.cli.train import parse, parse_seeds, translate
 from cta.errors import CtaError
 from cta.experiment import Run, inputs
-from cta.experiment.chosen import choose_steps, chosen_networks
+from cta.experiment.candidates import choose_steps, chosen_networks
+from cta.scores.schema import COLUMNS
 
 TINY = ["--agent.batch-size", "16", "--log-interval", "5", "--eval-episodes", "2", "--eval-interval", "10"]
 
@@ -60,13 +61,12 @@ def test_train_leaves_the_files_scripts_rely_on(trained):
     assert [(r["step"], r["seed"]) for r in train] == [(s, k) for s in ("5", "10", "15", "20") for k in ("0", "3")]
     assert all(np.isfinite(float(r["training/total_loss"])) and r["validation/total_loss"] for r in train)
     scores = rows(folder / "eval.csv")
-    assert list(scores[0]) == ["dataset", "agent", "seed", "step", "task", "episodes", "successes"]
+    assert tuple(scores[0]) == COLUMNS
     order = [(int(r["step"]), int(r["seed"]), int(r["task"])) for r in scores]
     assert order == [(s, k, t) for s in (10, 20) for k in (0, 3) for t in range(1, 6)]
     assert sorted(p.name for p in (folder / "checkpoints").iterdir()) == ["10", "20"]
     assert list((folder / "tensorboard").glob("seed_3/events*"))
-    assert (folder / "picture.png").stat().st_size > 10_000
-    assert str(folder) in done.stdout and "picture.png" in done.stdout
+    assert f"run directory: {folder}" in done.stdout and f"cta report {folder}" in done.stdout
 
 
 def test_a_seed_alone_gives_the_same_files(trained, tmp_path):
@@ -169,7 +169,7 @@ def test_evaluate_names_its_simulator(tmp_path, monkeypatch, capfd):
     folder = simulated(tmp_path, "pointmaze-medium-navigate-v0", 2, 2)
     words = ["evaluate", str(folder), "--episodes", "1", "--tasks", "1", "--workers", "1"]
     for version, lines in (("3.3.7", 0), ("3.6.0", 1), ("3.6.0", 0)):
-        monkeypatch.setattr("cta.provenance.version", lambda _, version=version: version)
+        monkeypatch.setattr("cta.io.provenance.version", lambda _, version=version: version)
         capfd.readouterr()
         assert run(words) == 0
         assert capfd.readouterr().err.count("the arm's dynamics changed in 3.5") == lines
@@ -188,8 +188,8 @@ def test_held_out_pairs_are_asked_with_the_same_notice(tmp_path, monkeypatch, ca
 
     monkeypatch.setattr(inputs, "_told", set())
     folder = simulated(tmp_path, "scene-play-v0", 40, 5)
-    monkeypatch.setattr("cta.provenance.version", lambda _: "3.6.0")
-    monkeypatch.setattr("cta.ooc.scoring.PairEvaluator", stop)
+    monkeypatch.setattr("cta.io.provenance.version", lambda _: "3.6.0")
+    monkeypatch.setattr("cta.experiment.score_files.PairEvaluator", stop)
     capfd.readouterr()
     assert run(["ooc", "evaluate", str(folder)]) == 1
     assert "the arm's dynamics changed in 3.5" in capfd.readouterr().err

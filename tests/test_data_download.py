@@ -1,23 +1,24 @@
 """Downloading against a local server, listing and describing datasets."""
 
-import json
 import re
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
 
-from cta.cli.data import main, origin
+from cta.cli import carry_out
+from cta.cli.data import origin
 from cta.data import TrajectoryDataset
 from cta.data import download as download_module
 from cta.data.download import download, read_record
-from cta.envs.datasets import open_dataset
-from cta.envs.generate_record import simulator_notice
+from cta.envs.datasets import open_dataset, simulator_notice
 from cta.errors import CtaError
+from ogbench_forms import compact, regular
 
 NAME = "antmaze-medium-navigate-v0"
 CLOSED = "http://127.0.0.1:9"  # the discard port: nobody listens
@@ -31,6 +32,9 @@ class Shelf:
     address: str = ""
     tag: str = '"one"'
     cut_after: int | None = None
+    headers: dict[str, str | None] = field(default_factory=dict)
+    """Sent instead of the right ones; None: not sent."""
+    ignores_if_range: bool = False
     pause: float = 0.0
     """Seconds before the second half of a file comes."""
     ranges: list[tuple[str, str | None]] = field(default_factory=list)
@@ -38,7 +42,16 @@ class Shelf:
 
 @pytest.fixture
 def shelf(tmp_path, monkeypatch) -> Iterator[Shelf]:
-    rng = np.random.default_rng(0)
+    monkeypatch.setattr(download_module, "PUBLISHED", CLOSED)
+    monkeypatch.delenv("CTA_DATA_MIRRORS", raising=False)
+    with serving(tmp_path) as content:
+        yield content
+
+
+@contextmanager
+def serving(tmp_path, seed: int = 0) -> Iterator[Shelf]:
+    """A server with the two files of a dataset."""
+    rng = np.random.default_rng(seed)
     files = {}
     for suffix in ("", "-val"):
         data = TrajectoryDataset.from_arrays(
@@ -57,7 +70,7 @@ def shelf(tmp_path, monkeypatch) -> Iterator[Shelf]:
                 self.send_error(404)
                 return
             start = 0
-            if wanted and self.headers.get("If-Range") == content.tag:
+            if wanted and (content.ignores_if_range or self.headers.get("If-Range") == content.tag):
                 start = int(re.fullmatch(r"bytes=(\d+)-", wanted).group(1))  # pyright: ignore
             if start >= len(body):
                 self.send_response(416)
@@ -65,8 +78,12 @@ def shelf(tmp_path, monkeypatch) -> Iterator[Shelf]:
                 self.end_headers()
                 return
             self.send_response(206 if start else 200)
-            self.send_header("Content-Length", str(len(body) - start))
-            self.send_header("ETag", content.tag)
+            headers = {"Content-Length": str(len(body) - start), "ETag": content.tag}
+            if start:
+                headers["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
+            for name, value in (headers | content.headers).items():
+                if value is not None:
+                    self.send_header(name, value)
             self.end_headers()
             rest = body[start:] if content.cut_after is None else body[start:][: content.cut_after]
             self.wfile.write(rest[: len(rest) // 2])
@@ -78,31 +95,31 @@ def shelf(tmp_path, monkeypatch) -> Iterator[Shelf]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     content.address = f"http://127.0.0.1:{server.server_address[1]}"
-    monkeypatch.setattr(download_module, "PUBLISHED", CLOSED)
-    monkeypatch.delenv("CTA_DATA_MIRRORS", raising=False)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
-    yield content
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield content
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def test_both_files_arrive_with_their_records(shelf, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("CTA_DATA_MIRRORS", f"{CLOSED} {shelf.address}/")
     folder = tmp_path / "data"
-    assert main(["download", NAME, "--dataset-dir", str(folder)]) == 0
+    assert carry_out("data", ["download", NAME, "--dataset-dir", str(folder)]) == 0
     assert capsys.readouterr().out.splitlines() == [str(folder / f"{NAME}.npz"), str(folder / f"{NAME}-val.npz")]
     for suffix in ("", "-val"):
         path = folder / f"{NAME}{suffix}.npz"
         assert path.read_bytes() == shelf.files[f"/{path.name}"]
         record = read_record(path)
-        assert record is not None
+        assert record is not None and set(record) == {"url", "bytes", "sha256"}
         assert record["url"] == f"{shelf.address}/{path.name}"
         assert record["bytes"] == path.stat().st_size
     assert sorted(path.name for path in folder.iterdir() if path.name.startswith(".")) == []
     asked = len(shelf.ranges)
-    assert main(["download", NAME, "--dataset-dir", str(folder)]) == 0  # what is there stays
+    assert carry_out("data", ["download", NAME, "--dataset-dir", str(folder)]) == 0  # what is there stays
     assert len(shelf.ranges) == asked
 
 
@@ -137,7 +154,7 @@ def killed_before(what, folder, shelf):
         download(NAME, folder, extra_mirrors=[shelf.address])
 
 
-@pytest.mark.parametrize("what", ["_accept", "sha256_of", "NpzReader", "write_whole"])
+@pytest.mark.parametrize("what", ["_accept", "sha256_of", "NpzReader", "write_json"])
 def test_a_transfer_that_was_complete_is_accepted_later(shelf, tmp_path, what):
     killed_before(f"cta.data.download.{what}", tmp_path / "data", shelf)
     body = shelf.files[f"/{NAME}-val.npz"]
@@ -190,6 +207,82 @@ def test_a_file_that_changed_meanwhile_is_fetched_anew(shelf, tmp_path):
     assert paths[1].read_bytes() == shelf.files[f"/{NAME}.npz"]
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content-Range": None},
+        {"Content-Range": "bytes 4999-9999999/10000000"},
+        {"Content-Range": "bytes 15000-15999/999999"},
+        {"Content-Range": "bytes " + "9" * 5000 + "-1/2"},
+        {"ETag": '"another"'},
+        {"ETag": None},
+    ],
+    ids=["no range", "too early", "too short", "absurd", "other version", "no version"],
+)
+def test_a_part_that_does_not_fit_is_not_spliced(shelf, tmp_path, headers):
+    shelf.cut_after = 5_000
+    with pytest.raises(CtaError, match="the transfer stopped at 15000"):
+        download(NAME, tmp_path / "data", extra_mirrors=[shelf.address])
+    shelf.cut_after, shelf.ignores_if_range, shelf.headers = None, True, headers
+    paths = download(NAME, tmp_path / "data", extra_mirrors=[shelf.address])
+    assert [path.read_bytes() for path in paths] == [shelf.files[f"/{path.name}"] for path in paths]
+    assert [wanted for path, wanted in shelf.ranges if "-val" in path][-2:] == ["bytes=15000-", None]
+
+
+def test_another_version_under_the_same_tag_is_found_by_testing_the_archive(shelf, tmp_path):
+    shelf.cut_after = 5_000
+    with pytest.raises(CtaError):
+        download(NAME, tmp_path / "data", extra_mirrors=[shelf.address])
+    shelf.cut_after = None
+    shelf.files[f"/{NAME}-val.npz"] = shelf.files[f"/{NAME}.npz"]  # of the same length, or nearly
+    paths = download(NAME, tmp_path / "data", extra_mirrors=[shelf.address])
+    assert paths[1].read_bytes() == shelf.files[f"/{NAME}.npz"]
+
+
+def test_a_damaged_file_is_taken_from_the_next_mirror(shelf, tmp_path):
+    good = dict(shelf.files)
+    damaged = bytearray(good[f"/{NAME}-val.npz"])
+    damaged[2000] ^= 255
+    with serving(tmp_path) as other:
+        assert other.files == good
+        shelf.files[f"/{NAME}-val.npz"] = bytes(damaged)
+        with pytest.raises(CtaError, match=rf"{NAME}-val.npz.*damaged") as told:
+            download(NAME, tmp_path / "data", extra_mirrors=[shelf.address])
+        assert "\n" not in str(told.value) and list((tmp_path / "data").iterdir()) == []
+        paths = download(NAME, tmp_path / "data", extra_mirrors=[shelf.address, other.address])
+        assert [path.read_bytes() for path in paths] == [good[f"/{path.name}"] for path in paths]
+        assert read_record(paths[1])["url"].startswith(other.address)
+
+
+@pytest.mark.parametrize("length", ["many", "-5", "9" * 5000, str(10**17)])
+def test_an_absurd_length_is_one_line(shelf, tmp_path, length):
+    shelf.headers = {"Content-Length": length}
+    with pytest.raises(CtaError, match="the server announces") as told:
+        download(NAME, tmp_path / "data", extra_mirrors=[shelf.address])
+    assert "\n" not in str(told.value) and len(str(told.value)) < 400
+
+
+def test_a_full_disk_at_the_end_keeps_what_came(shelf, tmp_path, monkeypatch):
+    def full(*_: object) -> None:
+        raise CtaError("the disk is full")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cta.data.download.write_json", full)
+        with pytest.raises(CtaError, match="the disk is full"):
+            download(NAME, tmp_path / "data", extra_mirrors=[shelf.address])
+    assert (tmp_path / "data" / f".{NAME}-val.npz.part").read_bytes() == shelf.files[f"/{NAME}-val.npz"]
+
+
+def test_a_validation_file_of_another_width_is_a_problem(tmp_path, capsys):
+    for suffix, width in (("", 3), ("-val", 4)):
+        rows = np.zeros((4, width), np.float32), np.zeros((4, 2), np.float32)
+        TrajectoryDataset.from_arrays(*rows, episode_lengths=[4]).to_npz(tmp_path / f"mine{suffix}.npz")
+    with pytest.raises(CtaError, match=r"mine-val has .*\(4,\).*, mine has .*\(3,\).*do not belong together"):
+        open_dataset(str(tmp_path / "mine.npz"))
+    assert carry_out("data", ["info", str(tmp_path / "mine.npz")]) == 1
+    assert "they do not belong together" in capsys.readouterr().out
+
+
 def test_a_known_checksum_is_checked(shelf, tmp_path, capsys):
     folder = tmp_path / "data"
     train, val = download(NAME, folder, extra_mirrors=[shelf.address])
@@ -198,9 +291,9 @@ def test_a_known_checksum_is_checked(shelf, tmp_path, capsys):
     with pytest.raises(CtaError, match="SHA-256"):
         download(NAME, folder, extra_mirrors=[shelf.address])
     assert not val.exists()
-    assert main(["info", str(train)]) == 0
+    assert carry_out("data", ["info", str(train)]) == 0
     train.write_bytes(shelf.files[f"/{NAME}.npz"] + b"\0")
-    assert main(["info", str(train)]) == 1
+    assert carry_out("data", ["info", str(train)]) == 1
     assert "SHA-256 is not the one recorded" in capsys.readouterr().out
 
 
@@ -214,13 +307,16 @@ def test_what_is_not_a_dataset_is_refused(shelf, tmp_path):
 def test_no_network_is_one_line_that_offers_to_generate(shelf, tmp_path):
     advice = re.escape(f"`cta data generate scene-play-v0 --out {tmp_path}`")
     with pytest.raises(CtaError, match=rf"cannot download scene-play-v0-val\.npz.*{advice}") as one:
-        main(["download", "scene-play-v0", "--dataset-dir", str(tmp_path)])
+        carry_out("data", ["download", "scene-play-v0", "--dataset-dir", str(tmp_path)])
     assert "\n" not in str(one.value)
     with pytest.raises(CtaError, match="HTTP 404") as two:
-        main(["download", "humanoidmaze-large-navigate-v0", "--mirror", shelf.address, "--dataset-dir", str(tmp_path)])
+        carry_out(
+            "data",
+            ["download", "humanoidmaze-large-navigate-v0", "--mirror", shelf.address, "--dataset-dir", str(tmp_path)],
+        )
     assert "generate" not in str(two.value)
     with pytest.raises(CtaError, match="generated on first use"):
-        main(["download", "desk-play-v0"])
+        carry_out("data", ["download", "desk-play-v0"])
 
 
 def test_advice_for_missing_data_fills_the_folder_that_was_asked(tmp_path, monkeypatch):
@@ -239,9 +335,9 @@ def test_the_list_has_the_sizes_of_the_files(tmp_path, capsys):
     rows = np.zeros((5, 40), np.float32), np.zeros((5, 5), np.float32)
     data = TrajectoryDataset.from_arrays(*rows, episode_lengths=[2, 3])
     data.to_npz(tmp_path / "scene-play-v0.npz")
-    np.savez(tmp_path / "scene-noisy-v0.npz", **data.compact())
-    np.savez(tmp_path / "cube-single-play-v0.npz", **data.regular())
-    assert main(["list", "--dataset-dir", str(tmp_path)]) == 0
+    np.savez(tmp_path / "scene-noisy-v0.npz", **compact(data))
+    np.savez(tmp_path / "cube-single-play-v0.npz", **regular(data))
+    assert carry_out("data", ["list", "--dataset-dir", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     found = {words[0]: words[1] for line in lines if len(words := line.split()) >= 4}
     assert {found[name] for name in ("scene-play-v0", "scene-noisy-v0", "cube-single-play-v0")} == {"3"}
@@ -255,7 +351,7 @@ def test_the_list_says_generated_published_or_absent(tmp_path, capsys):
     published.to_npz(tmp_path / "scene-play-v0.npz")
     generated.to_npz(tmp_path / "scene-noisy-v0.npz")
     (tmp_path / "cube-single-play-v0.npz").write_bytes(b"broken")
-    assert main(["list", "--dataset-dir", str(tmp_path)]) == 0
+    assert carry_out("data", ["list", "--dataset-dir", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     found = {words[0]: words[2] for line in lines if len(words := line.split()) >= 4}
     assert found["scene-play-v0"] == "published"
@@ -271,23 +367,23 @@ def test_info_describes_and_finds_problems(tmp_path, capsys):
         rng.normal(size=(7, 40)), rng.uniform(-1, 1, (7, 5)), episode_lengths=[3, 4], provenance={"seed": 5}
     )
     good.to_npz(tmp_path / "scene-play-v0.npz")
-    assert main(["info", "scene-play-v0", "--dataset-dir", str(tmp_path)]) == 0
+    assert carry_out("data", ["info", "scene-play-v0", "--dataset-dir", str(tmp_path)]) == 0
     text = capsys.readouterr().out
-    for part in ("(7, 40)", "float32", "2 episodes of 3 to 4 rows, 5 transitions", '"seed": 5', "no validation file"):
+    for part in ("(7, 40)", "float32", "2 episodes of 3 to 4 rows, 5 transitions", "  seed: 5", "no validation file"):
         assert part in text
-    arrays = good.regular()
+    arrays = regular(good)
     arrays["actions"][1, 2] = np.nan
     np.savez(tmp_path / "scene-play-v0-val.npz", **arrays)
     good.to_npz(tmp_path / "cube-single-play-v0.npz")
-    assert main(["info", str(tmp_path / "scene-play-v0.npz")]) == 1
+    assert carry_out("data", ["info", str(tmp_path / "scene-play-v0.npz")]) == 1
     assert "actions has nan at row 1, column 2" in capsys.readouterr().out
-    assert main(["info", "cube-single-play-v0", "--dataset-dir", str(tmp_path)]) == 1
+    assert carry_out("data", ["info", "cube-single-play-v0", "--dataset-dir", str(tmp_path)]) == 1
     assert "belongs to another environment" in capsys.readouterr().out
     (tmp_path / "mine.npz").write_bytes(b"junk")
-    assert main(["info", str(tmp_path / "mine.npz")]) == 1
+    assert carry_out("data", ["info", str(tmp_path / "mine.npz")]) == 1
     assert "not an npz file" in capsys.readouterr().out
     with pytest.raises(CtaError, match="no such file"):
-        main(["info", str(tmp_path / "absent.npz")])
+        carry_out("data", ["info", str(tmp_path / "absent.npz")])
 
 
 @pytest.mark.parametrize(
@@ -314,7 +410,7 @@ def test_info_describes_and_finds_problems(tmp_path, capsys):
     ],
 )
 def test_data_and_simulator_across_the_change_of_dynamics_are_noted(monkeypatch, record, here, speaks):
-    monkeypatch.setattr("cta.provenance.version", lambda _: here)
+    monkeypatch.setattr("cta.io.provenance.version", lambda _: here)
     assert (simulator_notice(record) is not None) == speaks
 
 
@@ -322,18 +418,13 @@ def test_data_and_simulator_across_the_change_of_dynamics_are_noted(monkeypatch,
 def test_records_of_strangers_do_not_disturb(tmp_path, capsys, text):
     arrays = {"observations": np.zeros((3, 2), np.float32), "actions": np.zeros((3, 2), np.float32)}
     np.savez(tmp_path / "mine.npz", **arrays, terminals=np.arange(3) == 2, provenance=np.array(text))
-    assert main(["info", str(tmp_path / "mine.npz")]) == 0
+    assert carry_out("data", ["info", str(tmp_path / "mine.npz")]) == 0
     assert "1 episodes of 3 rows" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", ["generate", "download", "list", "info"])
 def test_help_has_an_example(command, capsys):
     with pytest.raises(SystemExit) as done:
-        main([command, "--help"])
+        carry_out("data", [command, "--help"])
     assert done.value.code == 0
-    assert f"cta data {command}" in capsys.readouterr().out.split("For example:")[1]
-
-
-def test_records_are_readable_json(shelf, tmp_path):
-    train, _ = download(NAME, tmp_path, extra_mirrors=[shelf.address])
-    assert set(json.loads((tmp_path / f"{train.name}.json").read_text())) == {"url", "bytes", "sha256"}
+    assert f"\n  cta data {command}" in capsys.readouterr().out

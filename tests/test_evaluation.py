@@ -5,7 +5,7 @@ import pytest
 
 from cta.envs.desk import WORLDS, decode
 from cta.errors import CtaError
-from cta.evaluation import EpisodeResult, Evaluator, episode_seed, overall_success, scores, seed_scores
+from cta.evaluation import EpisodeResult, Evaluator, episode_seed, scores
 from cta.evaluation import evaluator as evaluator_module
 
 DESK = WORLDS["desk"]
@@ -104,17 +104,3 @@ def test_bad_policies_are_told_in_one_line() -> None:
 def test_scores_count_by_task() -> None:
     results = [EpisodeResult(2, 0, 7, True, 3), EpisodeResult(1, 0, 8, False, 9), EpisodeResult(2, 1, 9, False, 9)]
     assert scores(results) == {1: (1, 0), 2: (2, 1)}
-
-
-def test_seed_score_is_the_mean_of_the_last_three_evaluations() -> None:
-    def rows(seed: int, step: int, *successes: int) -> list[dict[str, str]]:
-        columns = ("seed", "step", "task", "episodes", "successes")
-        return [
-            dict(zip(columns, map(str, (seed, step, task, 10, count)), strict=True))
-            for task, count in enumerate(successes, 1)
-        ]
-
-    table = [*rows(0, 1, 10, 10), *rows(0, 1000, 2, 4), *rows(0, 900, 6, 6), *rows(0, 800, 0, 0), *rows(5, 1, 1, 0)]
-    assert overall_success(table)[0, 1000] == pytest.approx(0.3)
-    assert seed_scores(table) == {0: pytest.approx((0.3 + 0.6 + 0.0) / 3), 5: pytest.approx(0.05)}
-    assert seed_scores(table, last=1) == {0: pytest.approx(0.3), 5: pytest.approx(0.05)}

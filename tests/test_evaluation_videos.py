@@ -1,4 +1,4 @@
-"""Videos and the picture of a run."""
+"""Videos of a run."""
 
 import os
 import subprocess
@@ -12,9 +12,7 @@ from imageio_ffmpeg import get_ffmpeg_exe
 from cta.envs import gl
 from cta.errors import CtaError
 from cta.evaluation import Evaluator, record_videos
-from cta.evaluation.picture import picture
-from cta.evaluation.scenes import open_scene, play_scene
-from cta.evaluation.videos import write_video
+from cta.evaluation.videos import open_scene, play_scene, write_video
 from test_evaluation import pull_the_tray
 
 needs_gl = [pytest.mark.gl, pytest.mark.skipif(gl.find_backend() is None, reason="no OpenGL library (make system)")]
@@ -31,7 +29,6 @@ def read_video(path: Path) -> tuple[str, list[np.ndarray]]:
 
 
 def test_desk_videos_show_the_episodes_of_the_evaluation(tmp_path: Path) -> None:
-    calls = []
     files = record_videos(
         "desk-play-v0",
         pull_the_tray,
@@ -40,11 +37,9 @@ def test_desk_videos_show_the_episodes_of_the_evaluation(tmp_path: Path) -> None
         tasks=(1, 2),
         max_episode_steps=10,
         frame_skip=4,
-        progress=lambda done, total: calls.append((done, total)),
     )
     names = ["task1_episode0_success.mp4", "task2_episode0_failure.mp4"]
     assert [file.name for file in files] == sorted(os.listdir(tmp_path / "videos")) == names
-    assert calls == [(1, 2), (2, 2)]
     stream, frames = read_video(files[1])
     assert "h264" in stream and "yuv420p" in stream and " 6 fps" in stream
     # States 0, 4, 8 and the last, number 10, which then stands for a second.
@@ -110,28 +105,3 @@ def test_a_video_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(CtaError, match="could not write"):
         write_video(tmp_path / "nowhere" / "a.mp4", [np.zeros((32, 32, 3), np.uint8)], rate=6)
     assert list(tmp_path.iterdir()) == []
-
-
-def rows(seeds: int) -> list[dict[str, int]]:
-    return [
-        {"seed": seed, "step": step, "task": task, "episodes": 10, "successes": min(10, task + seed + step // 100)}
-        for seed in range(seeds)
-        for step in (100, 200, 300, 400)
-        for task in range(1, 6)
-    ]
-
-
-def size(path: Path) -> tuple[int, int]:
-    """Width and height from a PNG's header."""
-    header = path.read_bytes()[:24]
-    assert header[:8] == b"\x89PNG\r\n\x1a\n"
-    return int.from_bytes(header[16:20]), int.from_bytes(header[20:24])
-
-
-def test_the_picture_of_a_run(tmp_path: Path) -> None:
-    filmed = picture(tmp_path / "new" / "run.png", rows(3), dataset_name="desk-play-v0", make_policy=pull_the_tray)
-    assert size(filmed) == (1320, 708)
-    plain = picture(tmp_path / "plain.png", rows(1), dataset_name="scene-play-v0")
-    assert size(plain) == (1320, 468)
-    with pytest.raises(CtaError, match="no evaluation to draw"):
-        picture(tmp_path / "none.png", [], dataset_name="desk-play-v0")

@@ -14,8 +14,7 @@ import pytest
 from cta.envs.protocol import Episode
 from cta.errors import CtaError
 from cta.evaluation import EpisodeResult, Evaluator
-from cta.evaluation.evaluator import slots_a_worker
-from cta.evaluation.pool import Pool
+from cta.evaluation.evaluator import default_slots
 
 # Mazes start in a second; manipulation worlds, with their meshes, take several.
 CUBE, MAZE = "cube-single-play-v0", "pointmaze-medium-navigate-v0"
@@ -152,9 +151,8 @@ def test_closing_from_another_thread_stops_a_run_and_its_processes() -> None:
 
 
 def test_a_simulator_that_keeps_failing_is_one_line() -> None:
-    pool = Pool("pointmaze-medium-v0", workers=1, retries=1)
-    try:
-        [world] = pool.worlds(groups=1, slots=1)
+    with Evaluator(MAZE, workers=1, retries=1) as evaluator:
+        (world,) = evaluator._worlds(1)
         world.send(np.zeros((1, 2)), {0: Episode(1, 0)})
         world.receive()
         world.send(np.zeros((1, 7)), {})
@@ -162,10 +160,8 @@ def test_a_simulator_that_keeps_failing_is_one_line() -> None:
             CtaError, match=r"^pointmaze-medium-v0: the simulator failed 2 times in one evaluation: .*Error: "
         ):
             world.receive()
-        assert pool.retries == 1
-    finally:
-        pool.close()
-    assert pool.pids == []
+        assert evaluator.retries == 1
+    assert evaluator.worker_pids == []
 
 
 def test_an_unknown_world_is_one_line() -> None:
@@ -175,8 +171,8 @@ def test_an_unknown_world_is_one_line() -> None:
 
 def test_workers_end_when_their_parent_is_killed() -> None:
     script = (
-        "from cta.evaluation.pool import Pool; import time; pool = Pool('pointmaze-medium-v0', workers=1);"
-        "pool.describe(); print(pool.pids[0], flush=True); time.sleep(60)"
+        f"from cta.evaluation import Evaluator; import time; evaluator = Evaluator('{MAZE}', workers=1);"
+        "evaluator.describe(); print(evaluator.worker_pids[0], flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
@@ -187,18 +183,16 @@ def test_workers_end_when_their_parent_is_killed() -> None:
 
 
 def test_worlds_are_many_enough_for_the_policy_and_few_enough_for_the_episodes() -> None:
-    assert slots_a_worker(workers=2, episodes=250) == 32
-    assert [slots_a_worker(workers=n, episodes=250, alone=True) for n in (1, 2, 4, 16)] == [16, 16, 8, 4]
-    assert slots_a_worker(workers=1, episodes=250) == 64
-    assert slots_a_worker(workers=4, episodes=250) == 16
-    assert slots_a_worker(workers=16, episodes=250) == 4
-    assert slots_a_worker(workers=2, episodes=75) == 12  # three episodes each, at least
-    assert slots_a_worker(workers=2, episodes=4) == 4
+    assert default_slots(workers=2, episodes=250) == 32
+    assert [default_slots(workers=n, episodes=250, alone=True) for n in (1, 2, 4, 16)] == [16, 16, 8, 4]
+    assert default_slots(workers=1, episodes=250) == 64
+    assert default_slots(workers=4, episodes=250) == 16
+    assert default_slots(workers=16, episodes=250) == 4
+    assert default_slots(workers=2, episodes=75) == 12  # three episodes each, at least
+    assert default_slots(workers=2, episodes=4) == 4
 
 
 @pytest.mark.parametrize(("dataset", "worlds"), [("cube-single-play-v0", 64), ("visual-cube-single-play-v0", 32)])
-def test_worlds_that_share_no_model_are_fewer(dataset: str, worlds: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    monkeypatch.setattr(Pool, "worlds", lambda _, *, groups, slots: asked.append(groups * slots))
-    Evaluator(dataset, workers=2)._worlds(250)
-    assert asked == [worlds]
+def test_worlds_that_share_no_model_are_fewer(dataset: str, worlds: int) -> None:
+    groups, slots = Evaluator(dataset, workers=2).groups_and_slots(250)
+    assert groups * slots == worlds

@@ -16,7 +16,7 @@ from cta.errors import CtaError
 from cta.fast import kernels, two_level
 from cta.fast.packing import Part, pack, spread_input, spread_kernel, unpack
 from cta.goals import RowTable
-from cta.training.fast import FastLearner, make_learner
+from cta.training.fast import FastLearner, make_learner, product_precision
 from cta.training.learner import DeviceData, Learner, seed_keys
 from cta.training.seeds import SeedGroup
 from cta.training.source import CHUNK, ResidentSource
@@ -233,6 +233,16 @@ def test_kernels_are_for_gpus_that_can_run_them(capability, runs, monkeypatch):
     if not runs:
         with pytest.raises(CtaError, match=f"--kernels fused: .* this one's is {capability}; use --kernels plain"):
             make_learner(small("cta"), SPEC, block=4, kernels="fused")
+
+
+def test_a_record_says_how_products_round(monkeypatch):
+    plain, fused = (make_learner(small("cta"), SPEC, block=4, kernels=kernels) for kernels in ("plain", "fused"))
+    assert product_precision(fused) == "bfloat16"
+    for backend, expected in (("cpu", "float32"), ("gpu", "tensorfloat32")):
+        monkeypatch.setattr(jax, "default_backend", lambda backend=backend: backend)
+        assert product_precision(plain) == expected
+    with jax.default_matmul_precision("highest"):
+        assert product_precision(plain) == "highest"
 
 
 def test_without_pallas_for_triton_only_the_kernels_are_missing():

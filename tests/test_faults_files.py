@@ -9,19 +9,22 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from cta.errors import CtaError
 from cta.experiment import lock as lock_module
+from cta.experiment import run_config
 from cta.experiment.background import BackgroundEvaluation
 from cta.experiment.lock import RunLock
-from cta.experiment.retention import steps_to_keep
 from cta.experiment.run_dir import RunDir
+from cta.experiment.scoring import steps_to_keep
+from cta.io.csv_log import CsvLog
 from cta.training.checkpoints import Checkpoints, Damaged, healthy_seeds
 from cta.training.learner import TrainState
-from cta.training.logs import CsvLog, TensorBoardLog
+from cta.training.logs import TensorBoardLog
 
 
 def state_of(step, *, weights=(1.0, 2.0), bad=(0, 0)):
@@ -102,6 +105,45 @@ def test_a_checkpoint_of_a_newer_layout_is_not_called_damaged(saved):
     assert not isinstance(caught.value, Damaged)
 
 
+def test_a_manifest_is_needed_unless_one_says_otherwise(saved, capfd):
+    """Without it nobody would notice a flipped byte."""
+    for step in (10, 20):
+        (saved.folder / str(step) / "manifest.json").unlink()
+        with pytest.raises(CtaError, match=f"checkpoints/{step}: manifest.json is missing.*--unverified") as caught:
+            saved.load_networks(step, {"net": np.zeros(1)})
+        assert not isinstance(caught.value, Damaged)
+    told = []
+    old = Checkpoints(saved.folder, unverified=True, notice=told.append)
+    assert old.load(20, STRUCTURE).step.tolist() == [20, 20] and old.load(10, STRUCTURE).bad.shape == (2, 1)
+    assert len(told) == 1 and "used unverified" in told[0]
+
+
+def test_weights_belong_to_settings(tmp_path):
+    config = run_config("gcbc", "desk-play-v0", seeds=(0, 1))
+
+    def opened(config):
+        return Checkpoints(tmp_path, create=True, config=config, notice=told.append)
+
+    told = []
+    store = opened(config)
+    store.save(state_of(10))
+    store.wait()
+    assert store.load(10, STRUCTURE).step[0] == 10 and not told
+    for seeds in ((0, 3), (1, 0), (0, 1, 2)):
+        with pytest.raises(CtaError, match=r"was saved with seeds \[0, 1\] and config.json says"):
+            opened(replace(config, seeds=seeds)).load(10, STRUCTURE)
+    with pytest.raises(CtaError, match=r"'networks/net' has the shape \(2, 1\), .* want \(5,\) per seed"):
+        store.load_networks(10, {"net": np.zeros(5)})
+    opened(replace(config, agent=replace(config.agent, lr=0.5))).load(10, STRUCTURE)
+    assert told == [f"notice: {tmp_path}: the agent's lr was 0.001 when weights were saved and is 0.5 now"]
+    manifest = json.loads((tmp_path / "10" / "manifest.json").read_text())
+    for name in ("seeds", "agent", "settings"):
+        del manifest[name]
+    (tmp_path / "10" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(CtaError, match="not the checkpoint of 3 seeds"):
+        opened(replace(config, seeds=(0, 1, 2))).load(10, STRUCTURE)
+
+
 def test_half_written_folders_are_never_steps_and_are_removed(saved):
     for name in (".writing-30", ".writing-30.orbax-checkpoint-tmp", ".deleted-5"):
         (saved.folder / name / "networks").mkdir(parents=True)
@@ -180,7 +222,7 @@ def test_half_a_line_is_never_read_and_never_joined(tmp_path):
 def test_rows_that_find_no_room_leave_the_file_as_it_was(tmp_path):
     """A real limit on the size of files, in a process of its own."""
     script = (
-        "import resource, sys; from pathlib import Path; from cta.training.logs import CsvLog\n"
+        "import resource, sys; from pathlib import Path; from cta.io.csv_log import CsvLog\n"
         "log = CsvLog(Path(sys.argv[1]), ('x',)); log.append([{'x': 1}])\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"
         "try: log.append([{'x': i} for i in range(100)])\n"
@@ -293,7 +335,7 @@ def test_unfinished_files_of_the_dead_are_removed_and_those_of_the_living_are_no
 
 def test_files_are_written_while_others_take_and_leave_the_directory(tmp_path):
     """A second process writes 200 times in a directory that this one takes as often as it can."""
-    write = "import sys; from pathlib import Path; from cta.data.files import write_whole\n"
+    write = "import sys; from pathlib import Path; from cta.io.files import write_whole\n"
     write += "for number in range(200): write_whole(Path(sys.argv[1]) / 'clock.json', str(number))"
     with subprocess.Popen([sys.executable, "-c", write, str(tmp_path)], stderr=subprocess.PIPE, text=True) as writer:
         while writer.poll() is None:

@@ -23,11 +23,11 @@ from cta.cli import run
 from cta.envs.datasets import open_dataset
 from cta.errors import CtaError
 from cta.evaluation import Evaluator
-from cta.experiment import Run, beside
+from cta.experiment import Run, background
 from cta.experiment.lock import RunLock
 from cta.training.learner import EXPLODED, first_bad
 from cta.training.seeds import SeedGroup
-from kill_and_resume import CHILD, steady
+from kill_and_resume import CHILD, compare, steady
 from terminal import Terminal
 
 STEPS = ["--steps", "20", "--log-interval", "5", "--eval-interval", "10", "--checkpoint-interval", "5", "--keep", "1"]
@@ -95,7 +95,7 @@ def test_a_damaged_newest_checkpoint_falls_back_loudly(straight, copy, capfd):
     path.write_bytes(path.read_bytes()[:100])
     assert run(["resume", str(copy)]) == 0
     said = capfd.readouterr().err
-    assert "checkpoints/20: this checkpoint is damaged" in said and "going on from step 10" in said
+    assert "checkpoints/20: this checkpoint is damaged" in said and "continuing from step 10" in said
     assert same(straight, copy) and events(copy)[:1] == ["checkpoint-damaged"]
     assert sorted(path.name for path in (copy / "checkpoints").iterdir()) == ["10", "20", "damaged-20"]
 
@@ -237,14 +237,14 @@ def test_numbers_that_go_bad_stop_their_seed_alone(straight, data, tmp_path, cap
         poison(patch, index=1, at=10)
         assert run(words(data, folder)) == 4
     said = capfd.readouterr()
-    assert "1 of 2 seeds go on" in said.err and "seed 1 is missing" in said.out
-    one_line(said, "seed 1 stopped at step 11: weights went bad")
+    assert "1 of 2 seeds continue" in said.err and "seed 1 is missing" in said.out
+    one_line(said, "seed 1 stopped at step 11: weights diverged")
     assert json.loads((folder / "provenance.json").read_text())["stopped"] == {"1": {"step": 11, "loss": "weights"}}
     assert "seed-stopped" in events(folder)
     # The other seed is what it would have been.
     for name in ("train.csv", "eval.csv"):
-        kept = [line for line in steady(straight / name).splitlines() if line.split(",")[2 * (name[0] == "e")] == "0"]
-        found = [line for line in steady(folder / name).splitlines() if line.split(",")[2 * (name[0] == "e")] == "0"]
+        kept = [line for line in steady(straight / name).splitlines() if line.split(",")[-7 * (name[0] == "e")] == "0"]
+        found = [line for line in steady(folder / name).splitlines() if line.split(",")[-7 * (name[0] == "e")] == "0"]
         assert found == kept
     # A checkpoint of the bad seed from before is left, though --keep 1 and the last three would have dropped it.
     assert sorted(int(path.name) for path in (folder / "checkpoints").iterdir()) == [5, 10, 20]
@@ -254,7 +254,9 @@ def test_numbers_that_go_bad_stop_their_seed_alone(straight, data, tmp_path, cap
     observation = np.zeros(8, np.float32)
     assert np.isfinite(opened.policy(seed=1, step=5)(observation, observation)).all()
     assert np.isfinite(opened.policy()(observation, observation)).all()
-    with pytest.raises(CtaError, match=r"no policy of seed 1 at step 20: seed 1 stopped at step 11.*well at step 5"):
+    with pytest.raises(
+        CtaError, match=r"no policy of seed 1 at step 20: seed 1 stopped at step 11.*good checkpoint is at step 5"
+    ):
         opened.policy(seed=1)
     assert run(["scores", str(folder)]) == 0
     assert "left out: seed 1" in capfd.readouterr().err
@@ -290,7 +292,7 @@ def test_when_all_seeds_are_bad_the_run_ends(data, tmp_path, capfd, monkeypatch)
         for index in (0, 1):
             poison(patch, index=index, at=5)
         assert run(words(data, tmp_path / "run")) == 4
-    assert "0 of 2 seeds go on" in capfd.readouterr().err
+    assert "0 of 2 seeds continue" in capfd.readouterr().err
     assert Run(tmp_path / "run").scores() == {}
 
 
@@ -303,19 +305,19 @@ def test_which_losses_are_bad():
 
 
 def test_an_evaluation_that_fails_does_not_stop_training(straight, data, tmp_path, capfd, monkeypatch):
-    original, folder = beside.score_rows, tmp_path / "run"
+    original, folder = background.score_rows, tmp_path / "run"
 
-    def fail_once(evaluator, agent, networks, config, step, *rest, **options):
+    def fail_once(evaluator, agent, networks, units, config, step, *rest):
         if step == 10:
             raise CtaError("desk: the simulator failed 4 times in one evaluation: out of memory")
-        return original(evaluator, agent, networks, config, step, *rest, **options)
+        return original(evaluator, agent, networks, units, config, step, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(beside, "score_rows", fail_once)
+        patch.setattr(background, "score_rows", fail_once)
         assert run(words(data, folder)) == 1
     one_line(capfd.readouterr(), "trained, but not scored at step 10", "out of memory", "cta resume")
     assert steady(folder / "train.csv") == steady(straight / "train.csv")
-    assert {line.split(",")[3] for line in steady(folder / "eval.csv").splitlines()[1:]} == {"20"}
+    assert {line.split(",")[-6] for line in steady(folder / "eval.csv").splitlines()[1:]} == {"20"}
     assert run(["resume", str(folder)]) == 0
     assert same(straight, folder)
 
@@ -407,3 +409,95 @@ def wait_for(trace: Path, text: str) -> None:
     while text not in trace.read_text():
         assert time.monotonic() < deadline, trace.read_text()
         time.sleep(0.02)
+
+
+def test_a_run_continued_to_more_steps_is_the_run_started_with_them(data, tmp_path, capfd):
+    """Its first end is a multiple of no interval: neither its rows nor the mean it cut short remain."""
+
+    def started(folder, steps):
+        return [*words(data, folder), "--steps", steps, "--log-interval", "5", "--eval-interval", "10"]
+
+    assert run(started(tmp_path / "straight", "20")) == 0
+    assert run(started(tmp_path / "longer", "13")) == 0
+    assert [row.step for row in Run(tmp_path / "longer").evaluations()][-1] == 13
+    assert run(["resume", str(tmp_path / "longer"), "--steps", "20"]) == 0
+    assert compare(tmp_path / "straight", tmp_path / "longer")["checkpoints"] == 2
+    assert Run(tmp_path / "longer").config.steps == 20
+    capfd.readouterr()
+    before = (tmp_path / "longer" / "config.json").read_bytes()
+    for steps, said in (("19", "has 20 steps already"), ("0", "--steps must be at least 1")):
+        assert run(["resume", str(tmp_path / "longer"), "--steps", steps]) == 1
+        one_line(capfd.readouterr(), said)
+    assert (tmp_path / "longer" / "config.json").read_bytes() == before
+
+
+def test_an_unfinished_run_can_end_elsewhere(straight, copy, data, tmp_path):
+    shutil.rmtree(copy / "checkpoints" / "20")
+    assert run(["resume", str(copy), "--steps", "15"]) == 0
+    assert {row.step for row in Run(copy).evaluations()} == {10, 15}
+    assert run(["resume", str(copy), "--steps", "20"]) == 0
+    assert same(straight, copy)
+
+
+def status(folder):
+    return json.loads((folder / "status.json").read_text())
+
+
+def test_a_file_says_how_a_run_stands(copy, data, capfd, monkeypatch):
+    assert status(copy).items() >= {"state": "finished", "step": 20}.items()
+    data.rename(data.with_suffix(".gone"))
+    try:
+        assert run(["resume", str(copy)]) == 1
+    finally:
+        data.with_suffix(".gone").rename(data)
+    assert status(copy)["state"] == "failed" and "no such file" in status(copy)["reason"]
+    with monkeypatch.context() as asked:
+        asked.setattr("cta.experiment.signals.Stop.__bool__", lambda self: True)
+        assert run(["resume", str(copy), "--steps", "30"]) == 3
+    assert status(copy)["state"] == "interrupted" and status(copy)["step"] == 25
+    assert run(["resume", str(copy)]) == 0
+    assert status(copy)["step"] == 30
+
+
+def test_edited_settings_are_one_line_or_a_notice(copy, capfd):
+    config = json.loads((copy / "config.json").read_text())
+    agent = config["agent"]
+    for edited, expected in (
+        ({"seeds": [0, 1, 2]}, "was saved with seeds [0, 1] and config.json says [0, 1, 2]"),
+        ({"agent": agent | {"hidden": [16]}}, "the settings in config.json want"),
+    ):
+        (copy / "config.json").write_text(json.dumps(config | edited))
+        for command in (["resume", str(copy)], ["evaluate", str(copy), "--episodes", "1"]):
+            assert run(command) == 1
+            one_line(capfd.readouterr(), expected)
+    (copy / "config.json").write_text(json.dumps(config | {"agent": agent | {"lr": 0.5}}))
+    assert run(["resume", str(copy), "--steps", "25"]) == 0
+    assert "the agent's lr was 0.001 when weights were saved and is 0.5 now" in capfd.readouterr().err
+    assert "changed" in events(copy)
+
+
+def test_a_checkpoint_without_its_manifest_is_used_only_if_told(copy, capfd):
+    (copy / "checkpoints" / "20" / "manifest.json").unlink()
+    for command in (["resume"], ["evaluate", "--episodes", "1"], ["export", "--out", str(copy / "x")]):
+        assert run([command[0], str(copy), *command[1:]]) == 1
+        one_line(capfd.readouterr(), "manifest.json is missing", "--unverified")
+    assert run(["resume", str(copy), "--unverified"]) == 0
+    assert "they are used unverified" in capfd.readouterr().err
+
+
+def test_lost_rows_are_noticed(copy, data, tmp_path, capfd, monkeypatch):
+    for damage in (lambda path: path.write_text(""), lambda path: path.unlink()):
+        damage(copy / "train.csv")
+        assert run(["resume", str(copy)]) == 0
+        assert "train.csv has no row of step 20: rows were lost" in capfd.readouterr().err
+    original, folder = SeedGroup.run, tmp_path / "during"
+
+    def emptied(self, count):
+        if self.step == 10:
+            (folder / "train.csv").write_text("")
+        original(self, count)
+
+    monkeypatch.setattr(SeedGroup, "run", emptied)
+    assert run(words(data, folder)) == 0
+    assert "train.csv was emptied or removed while the run wrote to it" in capfd.readouterr().err
+    assert "changed" in events(folder)

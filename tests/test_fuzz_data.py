@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from cta.cli.data_info import describe
 from cta.data import TrajectoryDataset, resolve
 from cta.data.mapped import map_array
 from cta.errors import CtaError
 from cta.ooc.components import find_layout
-from cta.ooc.pairs_file import held_out_of
+from cta.ooc.pairs import held_out_of
 from fuzz_tools import count, damaged, fuzz, only_clear_errors
 
 SOURCE = Path(__file__).parents[1] / "src"
@@ -46,7 +45,7 @@ PACKED = [packed(False), packed(True)]
 
 def read_all(path: Path) -> None:
     """Every way a file of a stranger is looked at."""
-    describe(resolve(path), console=Console(file=io.StringIO(), width=200))
+    describe(resolve(path))
     data = TrajectoryDataset.from_npz(path, info=True)
     data.fingerprint()
     map_array(path, "actions")
@@ -137,26 +136,26 @@ def test_forged_headers(tmp_path, data):
 class Evil:
     """Runs a command when it is unpickled."""
 
-    def __init__(self, witness: Path):
-        self.witness = witness
+    def __init__(self, recorder: Path):
+        self.recorder = recorder
 
     def __reduce__(self):
-        return os.system, (f"touch {self.witness}",)
+        return os.system, (f"touch {self.recorder}",)
 
 
 @pytest.mark.parametrize("key", ["observations", "actions", "terminals", "qpos", "provenance"])
 def test_a_malicious_file_runs_nothing(tmp_path, key):
-    witness = tmp_path / "owned"
-    content = arrays() | {key: np.array([Evil(witness)] * ROWS, object)}
+    recorder = tmp_path / "owned"
+    content = arrays() | {key: np.array([Evil(recorder)] * ROWS, object)}
     path = tmp_path / "x.npz"
     np.savez(path, **content)
     with pytest.raises(CtaError, match="holds pickled objects, which are never loaded"):
         TrajectoryDataset.from_npz(path, info=True)
     with only_clear_errors("malicious"):
         read_all(path)
-    assert not witness.exists()
-    pickle.loads(pickle.dumps(Evil(witness)))  # the bait is real
-    assert witness.exists()
+    assert not recorder.exists()
+    pickle.loads(pickle.dumps(Evil(recorder)))  # the bait is real
+    assert recorder.exists()
 
 
 def test_nothing_in_the_package_unpickles():

@@ -16,42 +16,18 @@ from cta.cli import COMMANDS, run
 from cta.data import TrajectoryDataset
 from cta.data.download import download
 from cta.errors import CtaError
-from cta.experiment import Run, run_config
+from cta.experiment import Run
 from cta.experiment.run_dir import RunDir
-from cta.export import export_policy
-from cta.training.checkpoints import Checkpoints
-from cta.training.learner import Learner, spec_of
-from cta.training.seeds import SeedGroup
-from cta.training.source import open_source
-from fuzz_tools import EXAMPLES, ODD, count, damaged, damaged_json, fuzz, kind_of, only_clear_errors
+from cta.export import export_policy, load
+from cta.io.files import safe_name
+from fuzz_tools import EXAMPLES, ODD, command, damage_text, damaged, fuzz, make_run, only_clear_errors
 
 FILES = ["config.json", "provenance.json", "eval.csv", "offline.csv", "train.csv"]
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A run directory with everything in it, of an agent of a few units that has hardly been trained."""
-    rng = np.random.default_rng(0)
-    acted = rng.uniform(-1, 1, (20, 2)).astype(np.float32)
-    data = TrajectoryDataset.from_arrays(rng.normal(size=(20, 3)), acted, episode_lengths=[10, 10], name="mine")
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    settings = {"hidden": (4,), "batch_size": 4}
-    config = run_config("gcbc", "mine", agent_settings=settings, steps=2, run_dir=str(folder))
-    files = RunDir.create(config)
-    facts = {"observation_shape": [3], "action_dim": 2, "fingerprint": data.fingerprint()}
-    files.record({"dataset": facts, "stopped": {}})
-    agent = Run(folder).agent
-    group = SeedGroup(Learner(agent, spec_of(data), block=2), [0], open_source(data))
-    checkpoints = Checkpoints(files.checkpoints, create=True)
-    checkpoints.save(group.snapshot())
-    checkpoints.wait()
-    checkpoints.close()
-    common = {"dataset": "mine", "agent": "gcbc", "seed": 0, "step": 2}
-    files.eval_log().append([{**common, "task": task, "episodes": 4, "successes": 1} for task in range(1, 6)])
-    with (folder / "offline.csv").open("w") as file:
-        file.write("dataset,agent,seed,step,episodes,value_order,dual_order\nmine,gcbc,0,2,4,0.5,\n")
-    files.release()
-    return folder
+    return make_run(tmp_path_factory.mktemp("whole") / "run")
 
 
 @contextlib.contextmanager
@@ -60,34 +36,10 @@ def silence():
         yield
 
 
-def command(target, words):
-    """A command line as a person gives it: a known exit code, and one line on standard error if it is an error."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = run(words)
-    said = err.getvalue()
-    assert code in (0, 1, 2), code
-    assert "Traceback" not in said + out.getvalue()
-    if code == 1:
-        lines = [line for line in said.splitlines() if not line.startswith(("note:", "notice:"))]
-        assert lines and lines[-1].startswith(f"cta {words[0]}: "), said
-        assert len(lines) == 1, said
-    count(target, f"exit {code}" if code != 1 else kind_of(said.split(": ", 1)[1]))
-    return code
-
-
 def read_all(folder):
     found = Run(folder)
     found.evaluations(), found.offline(), found.stopped(), found.steps(), found.scores()
     return found.spec
-
-
-def damage_text(data, folder, name):
-    path = folder / name
-    if name.endswith(".json") and data.draw(st.booleans()):
-        path.write_text(data.draw(damaged_json(json.loads(path.read_text()))))
-    else:
-        path.write_bytes(data.draw(damaged(path.read_bytes() or b"step,seed\n1,0\n")))
 
 
 @fuzz()
@@ -98,7 +50,7 @@ def test_damaged_run_files(whole, tmp_path, data):
     shutil.copytree(whole, folder, ignore=shutil.ignore_patterns("checkpoints"))
     (folder / "checkpoints").mkdir()
     for name in data.draw(st.lists(st.sampled_from(FILES), min_size=1, max_size=2, unique=True)):
-        damage_text(data, folder, name)
+        damage_text(data, folder / name)
     with only_clear_errors("run files"):
         read_all(folder)
     command("cta scores", ["scores", str(folder)])
@@ -190,7 +142,7 @@ def test_a_run_brings_no_code(whole, tmp_path, monkeypatch):
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "evil_module.py").write_text(f"open({str(tmp_path / 'owned')!r}, 'w')")
     monkeypatch.chdir(folder)
-    with pytest.raises(CtaError, match="not looked for inside a run"):
+    with pytest.raises(CtaError, match="give --agent evil_module:Agent too"):
         Run(".")
     assert not (tmp_path / "owned").exists()
 
@@ -209,13 +161,11 @@ def test_pipes_and_devices_are_not_read(whole, tmp_path):
 
 def test_names_stay_in_their_folder(whole, tmp_path):
     """Names of datasets come from users and from files; they become parts of file names only after cleaning."""
-    from cta.experiment import _file_stem
-
     rng = np.random.default_rng(0)
     acted = rng.uniform(-1, 1, (4, 1)).astype(np.float32)
     for name in ("../../up", "/abs", "..", "", "a/b", "x\x00y", "-"):
         data = TrajectoryDataset.from_arrays(rng.normal(size=(4, 2)), acted, episode_lengths=[4], name=name)
-        stem = _file_stem(data)
+        stem = safe_name(data.name)
         assert (tmp_path / f"{stem}.npz").resolve().parent == tmp_path.resolve() and stem not in ("", ".", "..")
         data.to_npz(tmp_path / f"{stem}.npz")
     for name in ("../../up-play-v0", "/abs-play-v0", "..", ""):
@@ -238,6 +188,32 @@ def test_an_export_is_whole_or_absent(whole, tmp_path, monkeypatch):
     (tmp_path / "policy").mkdir()
     with pytest.raises(CtaError, match="exists already"):
         export_policy(whole, tmp_path / "policy")
+
+
+def test_a_changed_export_is_refused(whole, tmp_path):
+    """Other weights than policy.json describes, another program, and files from elsewhere."""
+    policy = export_policy(whole, tmp_path / "policy")
+    about = json.loads((policy / "policy.json").read_text())
+    outside = tmp_path / "act.stablehlo"
+    shutil.copy(policy / "act.stablehlo", outside)
+    for name in ("policy.safetensors", "act.stablehlo"):
+        before = (policy / name).read_bytes()
+        (policy / name).write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
+        with pytest.raises(ValueError, match=f"{name}: damaged"):
+            load.load(policy)
+        (policy / name).write_bytes(before)
+    for elsewhere in ("../act.stablehlo", str(outside)):
+        about["functions"]["act"]["file"] = elsewhere
+        (policy / "policy.json").write_text(json.dumps(about))
+        with pytest.raises(ValueError, match="not in the folder"):
+            load.load(policy)
+    about["functions"]["act"]["file"] = "act.stablehlo"
+    (policy / "policy.json").write_text(json.dumps(about))
+    load.load(policy)
+    (policy / "act.stablehlo").unlink()
+    (policy / "act.stablehlo").symlink_to(outside)
+    with pytest.raises(ValueError, match="not in the folder"):
+        load.load(policy)
 
 
 def test_csv_rows_of_a_good_run(whole):

@@ -15,8 +15,7 @@ import ogbench
 import pytest
 from ogbench.manipspace.oracles.plan.cube_plan import CubePlanOracle
 
-from cta.alone import alone
-from cta.cli.data import main
+from cta.cli import carry_out
 from cta.data import TrajectoryDataset
 from cta.data.npz import column, write_npz
 from cta.envs import generate as generate_module
@@ -27,6 +26,8 @@ from cta.envs.manipulation_data import ManipulationEpisodes, healthy
 from cta.envs.maze_data import PointMazeEpisodes, maze_cells
 from cta.envs.ogbench import global_numpy_seed, spread_seed
 from cta.errors import CtaError
+from cta.io.file_lock import file_lock
+from ogbench_forms import compact, regular
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*DISPLAY environment variable is missing"),
@@ -37,7 +38,7 @@ MAZE = "pointmaze-medium-navigate-v0"
 
 
 def run(*words: object) -> int:
-    return main([str(word) for word in words])
+    return carry_out("data", [str(word) for word in words])
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -65,7 +66,7 @@ def test_one_worker_and_two_give_the_same_bytes_and_ogbench_loads_them(tmp_path,
     assert name == "puzzle-3x3-play-v0"
     assert ours_val is not None
     for theirs, mine in ((train, ours), (val, ours_val)):
-        view = mine.compact(info=True)
+        view = compact(mine, info=True)
         assert set(theirs) == set(view)
         for key, values in theirs.items():
             np.testing.assert_array_equal(values, view[key], err_msg=key)
@@ -78,10 +79,10 @@ def test_one_worker_and_two_give_the_same_bytes_and_ogbench_loads_them(tmp_path,
     np.testing.assert_array_equal(env.unwrapped.compute_observation()[lights], ours.observations[40, lights])
     np.testing.assert_allclose(env.unwrapped.compute_observation()[:6], ours.observations[40, :6], atol=1e-6)
     env.close()
-    regular, _ = ogbench.make_env_and_datasets(
+    theirs, _ = ogbench.make_env_and_datasets(
         "puzzle-3x3-play-v0", dataset_path=str(tmp_path / "1" / "puzzle-3x3-play-v0.npz"), dataset_only=True
     )
-    np.testing.assert_array_equal(regular["next_observations"], ours.regular()["next_observations"])
+    np.testing.assert_array_equal(theirs["next_observations"], regular(ours)["next_observations"])
 
 
 def test_an_episode_does_not_depend_on_what_its_process_did_before():
@@ -234,9 +235,9 @@ def test_an_interrupted_generation_continues_where_it_stopped(tmp_path, monkeypa
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 3), (signal.SIGKILL, -signal.SIGKILL)])
 def test_an_end_from_outside_keeps_the_episodes_and_leaves_no_process(tmp_path, sent, code):
     program = (
-        "import signal, sys; from cta.cli.data import main\n"
+        "import signal, sys; from cta.cli import carry_out\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background jobs are born deaf to it
-        "sys.exit(main(sys.argv[1:]))"
+        "sys.exit(carry_out('data', sys.argv[1:]))"
     )
     words = ["generate", MAZE, "--episodes", "5000", "--episode-steps", "50", "--workers", "2", "--out", str(tmp_path)]
     process = subprocess.Popen(
@@ -319,8 +320,10 @@ def test_only_the_full_size_goes_to_the_data_folder(tmp_path, monkeypatch):
         (("humanoidmaze-giant-navigate-v0",), "needs a trained humanoid expert"),
         (("puzle-3x3-play-v0",), "did you mean puzzle-3x3-play-v0"),
         ((MAZE, "--episodes", "0"), "at least 1"),
-        ((MAZE, "--workers", "0"), "--workers is at least 1"),
+        ((MAZE, "--workers", "0"), "--workers must be at least 1"),
         ((MAZE, "--seed", "-1"), "not negative"),
+        ((MAZE, "--episodes", "99999999999"), "--episodes must be at most"),
+        ((MAZE, "--episodes", "2000000000"), "more rows than a dataset can have"),
     ],
 )
 def test_requests_that_make_no_sense_get_one_line(tmp_path, words, complaint):
@@ -344,7 +347,7 @@ def test_who_waited_for_another_makes_nothing(tmp_path, monkeypatch, capsys):
     job = plan_job(MAZE, folder=tmp_path, episodes=1, episode_steps=5)
     made = []
     monkeypatch.setattr(generate_module, "make_parts", lambda *args, **_: made.append(args))
-    with alone(job.target("train")):
+    with file_lock(job.target("train")):
         waiting = threading.Thread(target=generate, args=(job,))
         waiting.start()
         waiting.join(0.3)

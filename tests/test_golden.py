@@ -116,7 +116,7 @@ def test_gradient_norms(agent, networks, targets, batch):
 def test_forward(agent, networks, batch):
     s, g = batch["observations"][:4], batch["value_goals"][:4]
     close(agent.goal.learner.value(networks, s, g), GOLDEN["dual_value_first_rows"])
-    z = agent.code(networks, s, g)
+    z = agent.goal_embedding(networks, s, g)
     close(z[0], GOLDEN["eta_first_row"])
     close(networks["value"](z, s)[..., 0], GOLDEN["value_first_rows"])
     subgoal = agent.subgoal(networks, s, g, jax.random.key(0), 0.0)

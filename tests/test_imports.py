@@ -5,22 +5,9 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src" / "cta"
 LINE = (
-    *("errors", "alone", "streams", "stopping", "cores", "provenance", "outside", "compilation", "augment"),
-    *(
-        "ranges",
-        "agent_configs",
-        "config",
-        "data",
-        "envs",
-        "presets",
-        "goals",
-        "nn",
-        "losses",
-        "agents",
-        "fast",
-        "training",
-    ),
-    *("evaluation", "experiment", "export", "ooc", "analysis", "results", "reproduce", "report"),
+    *("errors", "io", "exit_codes", "cpu_count", "plugins", "compilation", "augment", "units"),
+    *("validation", "agent_configs", "config", "data", "envs", "presets", "goals", "nn", "losses", "agents", "scores"),
+    *("fast", "training", "evaluation", "ooc", "experiment", "export", "analysis", "grid", "report"),
     *("theory", "bench", "cli", "__main__"),
 )
 """Each may import those before it."""

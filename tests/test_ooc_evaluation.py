@@ -1,7 +1,4 @@
-"""Verdicts from event logs, the desk asked for its pairs, and a whole study in miniature."""
-
-import csv
-import json
+"""Verdicts from event logs, and the desk asked for its pairs."""
 
 import numpy as np
 import pytest
@@ -9,15 +6,13 @@ import pytest
 from cta.cli import run as cta
 from cta.envs.desk import CLOSED, SPEED, TRAVEL, decode, find_world, handles
 from cta.errors import CtaError
-from cta.experiment import Run
+from cta.grid.studies import AGENTS
+from cta.io.csv_log import CsvLog
 from cta.ooc import HeldOut, Pair, find_layout, held_out_of
-from cta.ooc.evaluation import PairEvaluator, write_log
-from cta.ooc.logs import COLUMNS, EpisodeLog, count_rows, judge, read_logs, write_logs
-from cta.ooc.scoring import held_out_of_run
-from cta.ooc.study import Study
+from cta.ooc.evaluation import EpisodeLog, PairEvaluator, count_rows, judge, read_logs, write_log, write_logs
 from cta.ooc.trials import make_trials
-from cta.results.study_table import as_table, merge, paper_lines, summarise
-from cta.training.logs import CsvLog
+from cta.scores.pair_table import as_table, merge, pair_lines, paper_lines
+from cta.scores.schema import HELD_OUT, CellKey, Score
 
 DESK, SCENE, LIGHTS = (find_layout(f"{name}-play-v0") for name in ("desk", "scene", "lights-3x3"))
 DRAWER = held_out_of(DESK).pairs[0]
@@ -73,11 +68,13 @@ def test_logs_are_read_back(tmp_path):
     log = write_log(trial, values, DESK, success=True)
     assert log.changes == ((2, {"drawer": "open"}), (4, {"tray": "open", "drawer_lock": "locked"}))
     assert log.steps == 5 and log.start == START
-    write_logs(tmp_path / "log.jsonl", [log, log])
-    assert read_logs(tmp_path / "log.jsonl") == [log, log]
-    rows = count_rows([log, log], [(1, DRAWER)], DESK, {"dataset": "d", "agent": "a", "seed": 0, "step": 9})
-    assert [tuple(row) for row in rows] == [COLUMNS]
-    assert list(rows[0].values()) == ["d", "a", 0, 9, 1, 2, 2, "pair1", 0, 2]
+    for name in ("log.jsonl", "packed.jsonl.gz"):
+        write_logs(tmp_path / name, [log, log])
+        assert read_logs(tmp_path / name) == [log, log]
+    assert (tmp_path / "packed.jsonl.gz").read_bytes()[:2] == b"\x1f\x8b"
+    assert read_logs(tmp_path / "log.jsonl.gz") == [log, log]  # as earlier versions wrote it
+    rows = count_rows([log, log], [(1, DRAWER)], DESK, CellKey("d", "a"), 0, 9)
+    assert rows == [Score("d", "a", "", "whole", 0, 9, "pair1", 2, 2, 0, 2)]
     (tmp_path / "log.jsonl").write_text('{"pair": 1}\n')
     with pytest.raises(CtaError, match="line 1: not an episode's event log"):
         read_logs(tmp_path / "log.jsonl")
@@ -140,9 +137,9 @@ class Hand:
 def test_the_desk_done_by_hand(chores, direct, lenient):
     held_out = HeldOut(DESK, (DRAWER,))
     with PairEvaluator("desk-play-v0", held_out, episodes=4) as evaluator:
-        logs = evaluator.run(lambda slots: Hand(chores))
-    (row,) = count_rows(logs, held_out.numbered(), DESK, dict.fromkeys(COLUMNS[:4], 0))
-    assert (row["successes"], row["direct"], row["lenient"]) == (4, direct, lenient), logs
+        logs = evaluator.ask(lambda slots: Hand(chores))
+    (row,) = count_rows(logs, held_out.numbered(), DESK, CellKey("d", "a"), 0, 0)
+    assert (row.successes, row.direct, row.lenient) == (4, direct, lenient), logs
 
 
 def test_images_are_not_asked():
@@ -154,91 +151,25 @@ def test_images_are_not_asked():
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory):
-    """A study of one small agent, few steps."""
-    folder = tmp_path_factory.mktemp("study")
-    words = [
-        "desk",
-        "--agents",
-        "gcbc",
-        "--seeds",
-        "2",
-        "--steps",
-        "20",
-        "--episodes",
-        "3",
-        "--out",
-        str(folder / "ooc"),
-    ]
-    assert cta(["ooc", "study", *words, "--controls", "random"]) == 0
-    return folder / "ooc", words
+def asked_run(tmp_path_factory):
+    """A small agent, trained for few steps on cut data and asked for the pairs."""
+    folder = tmp_path_factory.mktemp("asked")
+    assert cta(["ooc", "cut", "desk-play-v0", "--out", str(folder)]) == 0
+    words = ["--agent", "gcbc", "--dataset", str(folder / "desk-play-v0.npz"), "--seeds", "2", "--steps", "20"]
+    words += ["--eval-interval", "0", "--checkpoint-interval", "2", "--run-dir", str(folder / "run")]
+    assert cta(["train", *words]) == 0
+    assert cta(["ooc", "evaluate", str(folder / "run"), "--episodes", "3", "--step", "last3"]) == 0
+    return folder / "run"
 
 
-def test_a_study_leaves_everything(study, capsys):
-    out, words = study
-    assert cta(["ooc", "study", *words, "--controls", "random", "--markdown"]) == 0  # nothing is done twice
-    captured = capsys.readouterr()
-    assert "asked" not in captured.err and "| gcbc | held-out | 2 | 20 |" in captured.out
-    for condition in ("held-out", "random"):
-        with (out / "results" / condition / "desk-play-v0.gcbc.csv").open() as file:
-            rows = list(csv.DictReader(file))
-        assert tuple(rows[0]) == COLUMNS
-        keys = [(row["seed"], row["step"], row["pair"]) for row in rows]
-        assert len(set(keys)) == len(keys) == 2 * 3 * 3  # seeds, checkpoints, pairs
-        assert {row["step"] for row in rows} == {"16", "18", "20"} and {row["episodes"] for row in rows} == {"3"}
-        record = json.loads((out / "results" / condition / "desk-play-v0.gcbc.json").read_text())
-        (training,) = record["training"]
-        assert {"command", "commit", "versions", "hardware", "dataset", "steps", "seeds"} <= set(training)
-        assert training["dataset"]["provenance"]["ooc"]["kind"] == condition
-        scored = [entry for part in record["scoring"][condition] for entry in part["scored"]]
-        assert sorted((step, seed) for step, seed, _ in scored) == [(s, seed) for s in (16, 18, 20) for seed in (0, 1)]
-        assert all(
-            {"command", "commit", "versions", "hardware", "pair"} <= set(part) for part in record["scoring"][condition]
-        )
-        run = Run(out / "runs" / condition / "gcbc")
-        assert [pair.name for pair in held_out_of_run(run).pairs] == [pair.name for pair in held_out_of(DESK).pairs]
-        # The rows are what the kept logs say.
-        logs = read_logs(run.path / "ooc" / "step_20" / "seed_1.jsonl")
-        common = {"dataset": "desk-play-v0", "agent": "gcbc", "seed": 1, "step": 20}
-        again = count_rows(logs, held_out_of(DESK).numbered(), DESK, common)
-        kept = [row for row in rows if (row["seed"], row["step"]) == ("1", "20")]
-        assert [{key: str(value) for key, value in row.items()} for row in again] == kept
-    # The same starts for every seed.
-    one, other = (read_logs(run.path / "ooc" / "step_20" / f"seed_{seed}.jsonl") for seed in (0, 1))
-    assert [(log.seed, log.start) for log in one] == [(log.seed, log.start) for log in other]
-
-
-def test_another_study_is_not_mixed_in(study, capsys):
-    _, words = study
-    assert cta(["ooc", "study", *[word if word != "3" else "4" for word in words]]) == 1
-    assert "another 'episodes'" in capsys.readouterr().err
-
-
-def test_what_cannot_be_studied_leaves_nothing(tmp_path, capsys):
-    impossible = tmp_path / "pairs.toml"
-    impossible.write_text('[[pair]]\ncontext = { drawer_lock = "locked" }\nevent = { drawer = "open" }\nK = 5\n')
-    for env, words, said in (
-        ("desk", ["--controls", "none"], "there is no 'none'"),
-        ("desk", ["--agents", "gcbc,gcbc"], "once"),
-        ("desk", ["--agents", "gcbd"], "gcbd"),
-        ("desk", ["--steps", "0"], "--steps"),
-        ("desk", ["--episodes", "0"], "at least one episode"),
-        ("desk", ["--pairs", str(impossible)], "moves only with unlocked"),
-        ("visual-scene-play-v0", [], "images"),
-    ):
-        assert cta(["ooc", "study", env, *words, "--out", str(tmp_path / "study")]) == 1
-        assert said in capsys.readouterr().err and not (tmp_path / "study").exists()
-
-
-def test_evaluating_a_run(study, capsys, tmp_path):
-    out, _ = study
-    run = str(out / "runs" / "held-out" / "gcbc")
+def test_evaluating_a_run(asked_run, capsys, tmp_path):
+    run = str(asked_run)
     pairs = tmp_path / "own.toml"
     pairs.write_text('[[pair]]\nname = "lock it"\ncontext = {}\nevent = { drawer_lock = "locked" }\nK = 3\n')
     assert cta(["ooc", "evaluate", run, "--episodes", "2", "--pairs", str(pairs), "--step", "18,20"]) == 0
     said = capsys.readouterr().out
     assert "drawer_lock → locked" in said and "ooc-own.csv" in said
-    folder = out / "runs" / "held-out" / "gcbc"
+    folder = asked_run
     # In a table of their own: pair1 is another pair here.
     assert [row["step"] for row in CsvLog(folder / "ooc.csv").read()] == ["16"] * 6 + ["18"] * 6 + ["20"] * 6
     assert [row["step"] for row in CsvLog(folder / "ooc-own.csv").read()] == ["18"] * 2 + ["20"] * 2
@@ -256,31 +187,20 @@ def test_evaluating_a_run(study, capsys, tmp_path):
     assert "`last3`" in capsys.readouterr().err
 
 
-def test_one_training_for_each_pair(tmp_path):
-    held_out = held_out_of(DESK)
-    alone = held_out.each()[1]
-    assert alone.first == 2 and alone.numbered() == [(2, held_out.pairs[1])]
-    with pytest.raises(CtaError, match="random windows"):
-        Study("desk-play-v0", held_out, tmp_path, per_pair=True, controls=("random",)).check()
-
-
 def test_tables_beside_the_paper():
     rows = [
-        {"agent": "cta", "pair": f"pair{pair}", "seed": seed, "step": step, "episodes": 50}
-        | {"successes": 40, "direct": 20 + 10 * seed, "lenient": 30}
+        Score("d", "cta", "", HELD_OUT, seed, step, f"pair{pair}", 50, 40, 20 + 10 * seed, 30)
         for pair in (1, 2, 3)
         for seed in (0, 1)
         for step in (100, 200)
     ]
-    lines = merge(summarise(rows, data="held-out"), paper_lines("scene-play-v0"))
+    lines = merge(pair_lines(rows), paper_lines("scene-play-v0"))
     header, ours, paper = as_table(lines)
     assert header[-2:] == ["all", "lenient, all"]
     assert ours == ["cta", "held-out", "2", "200", *["50±10 (80±0)"] * 4, "60±0"]
     assert paper[4:] == ["57±12 (98±2)", "83±7 (98±2)", "80±8 (86±7)", "73±9 (94±4)", "–"]
     assert not paper_lines("desk-play-v0")
-    assert {line.agent for line in paper_lines("puzzle-4x4-play-v0")} == set(
-        Study.__dataclass_fields__["agents"].default
-    )
+    assert {line.agent for line in paper_lines("puzzle-4x4-play-v0")} == set(AGENTS)
 
 
 def test_a_press_is_named():

@@ -2,12 +2,18 @@
 
 import csv
 import json
+import re
+from collections import Counter
 from pathlib import Path
 from statistics import fmean, pstdev
 
 import pytest
+from scipy.stats import ttest_ind
 
-from cta.results.paper import ALL_PAIRS, paper_pairs
+from cta.ooc.components import find_layout
+from cta.ooc.evaluation import judge, read_logs
+from cta.ooc.pairs import held_out_of
+from cta.scores.paper import ALL_PAIRS, paper_pairs
 
 ROOT = Path(__file__).parents[1]
 README, OOC, REPRODUCTION = (
@@ -61,8 +67,36 @@ def test_the_numbers_of_the_baseline():
     paper = PAPER["hiql-analogy", ALL_PAIRS]
     assert f"nearly as often, {fmean(success):.1f} % (paper: {paper.success:g})" in OOC
     assert f"directly in {fmean(direct):.1f} % ({paper.direct:g})" in OOC
-    assert "two seeds, {:.1f} and {:.1f}, lie below all four of CTA".format(*direct) in OOC
-    assert max(direct) < min(rates("cta", "direct"))
+    assert "Its seeds are {:.1f}, {:.1f}, {:.1f} and {:.1f}, all below all of CTA's".format(*direct) in OOC
+    cta = rates("cta", "direct")
+    assert max(direct) < min(cta)
+    gap = ttest_ind(cta, direct, equal_var=False)
+    low, high = gap.confidence_interval(0.95)
+    assert f"{fmean(cta) - fmean(direct):.1f} points, 95% interval {low:.1f} to {high:.1f}" in OOC
+
+
+def test_the_numbers_of_dual_goals():
+    direct, success = rates("hiql-dual", "direct"), rates("hiql-dual", "successes")
+    paper = PAPER["hiql-dual", ALL_PAIRS]
+    assert f"solves {fmean(direct):.1f} % directly ({paper.direct:g}) and {fmean(success):.1f} % in all" in OOC
+    assert "Two seeds, {:.1f} and {:.1f}, are too few".format(*direct) in OOC
+
+
+def test_direct_success_can_be_counted_again_from_the_event_logs():
+    held_out = held_out_of(find_layout(SCENE), None)
+    logs = sorted((ROOT / "results" / "ooc" / "events").glob("*.jsonl.gz"))
+    assert len(logs) == 12
+    for path in logs:
+        agent, seed, step = re.fullmatch(rf"{SCENE}\.([\w-]+)\.seed(\d)\.(\w+)\.jsonl\.gz", path.name).groups()
+        step = {"800k": "800000", "900k": "900000", "1M": "1000000"}[step]
+        counted = {f"pair{number}": Counter() for number, _ in held_out.numbered()}
+        for log in read_logs(path):
+            verdict = judge(log, held_out.pairs[log.pair - 1], held_out.layout)
+            counted[f"pair{log.pair}"].update(successes=verdict.success, direct=verdict.direct, lenient=verdict.lenient)
+        known = [row for row in rows(agent) if (row["seed"], row["step"]) == (seed, step)]
+        assert len(known) == 3
+        for row in known:
+            assert counted[row["pair"]] == {name: int(row[name]) for name in ("successes", "direct", "lenient")}
 
 
 def test_the_pairs_in_order():

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import gymnasium
@@ -13,12 +14,12 @@ import pytest
 from cta import CtaError, TrajectoryDataset, load_policy, train
 from cta.agents.policy import GoalPolicy
 from cta.cli import run
+from cta.data.dataset import hold_out
 from cta.data.minari import read_minari
-from cta.data.observations import from_unit, goal_vector, join, leaves, to_unit
-from cta.data.split import hold_out
-from cta.envs.own import OwnWorld
+from cta.data.observations import goal_vector, join, leaves
+from cta.envs.own_environment import OwnWorld
+from cta.evaluation.evaluator import complete_goal
 from cta.evaluation.offline import rank_correlation, trajectory_order
-from cta.evaluation.own import complete_goal
 from cta.experiment import Run
 from tiny_agents import SPEC, tiny, with_targets
 
@@ -77,7 +78,9 @@ def test_the_page_ends_in_a_policy(page):
     assert found.files.provenance()["dataset"]["held_out_episodes"] == 10
     assert "validation/total_loss" in (folder / "run" / "train.csv").read_text().splitlines()[0]
     scored = (folder / "run" / "evaluate.csv").read_text().splitlines()
-    assert len(scored) == 2 and scored[1].startswith("walk,gcivl-dual,0,6,1,2,")
+    assert (
+        len(scored) == 2 and scored[1].startswith("walk,gcivl-dual,batch_size=16;") and ",whole,0,6,1,2," in scored[1]
+    )
 
 
 USE = """
@@ -108,8 +111,9 @@ def test_an_exported_policy_acts_alike_without_the_package(page):
     np.testing.assert_allclose(np.load(folder / "actions.npy"), policy(*pairs), atol=1e-6)
     np.testing.assert_allclose(np.load(folder / "values.npy"), policy.value(*pairs), atol=1e-5)
     hot = np.load(folder / "hot.npy")
-    assert np.abs(hot - policy(*pairs)).max() > 0.1 and np.abs(hot).max() <= 1
+    assert np.abs(hot - policy(*pairs)).max() > 0.01 and np.abs(hot).max() <= 0.1 + 1e-6
     about = json.loads((folder / "policy" / "policy.json").read_text())
+    assert about["action"]["low"] == pytest.approx([-0.1, -0.1])
     assert about["observation"] == {"shape": [2], "dtype": "float32"} and about["platforms"] == ["cpu", "cuda"]
     assert about["functions"]["act"]["inputs"][0] == {"name": "observations", "shape": ["b", 2], "dtype": "float32"}
     assert about["provenance"]["seed"] == 0 and about["provenance"]["training"]["dataset"]["fingerprint"]
@@ -199,9 +203,6 @@ def test_joining_observations():
     np.testing.assert_array_equal(
         complete_goal(np.array([1.2, 1.2, np.nan], np.float32), rows), np.float32([1.2, 1.2, 6])
     )
-    low, high = np.array([-2.0, 0.0]), np.array([2.0, 1.0])
-    np.testing.assert_allclose(to_unit(np.array([[-2.0, 1.0], [0, 0.25]]), low, high), [[-1, 1], [0, -0.5]])
-    np.testing.assert_allclose(from_unit(np.array([0.0, -0.5]), low, high), [0, 0.25])
 
 
 def test_nested_observations_lose_nothing_and_goals_follow_their_order():
@@ -251,7 +252,8 @@ def test_minari(minari_root, tmp_path, capfd):
         (5,),
         "minari-own-goals-v0",
     )
-    np.testing.assert_allclose(data.actions[:5, 0], [-1, -0.5, 0, 1, 0])
+    np.testing.assert_array_equal(data.actions[:5, 0], [0, 1, 2, 4, 2])
+    assert (data.bounds.low, data.bounds.high) == (0, 4)
     assert data.provenance["observation_parts"] == {"observation": 3, "achieved_goal": 2}
     assert run(["train", "--dataset", "minari:own/goals-v0", "--print-config"]) == 0
     assert '"minari:own/goals-v0"' in capfd.readouterr().out
@@ -280,20 +282,21 @@ def test_minari(minari_root, tmp_path, capfd):
 
 
 class Plain(gymnasium.Env):
-    """A world whose flaws are its arguments."""
+    """A world whose flaws are its arguments; `flaw` replaces the goal, what is seen or the success of a step."""
 
-    def __init__(self, *, goal=True, success=True, actions=None):
-        self.goal, self.success = goal, success
+    def __init__(self, *, goal=True, success=True, actions=None, **flaw):
+        self.goal, self.success, self.flaw = goal, success, flaw
         self.action_space = actions or gymnasium.spaces.Box(-2, 2, (2,))
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.state = np.zeros(2)
-        return self.state, {"goal": np.ones(2)} if self.goal else {}
+        return self.state, {"goal": self.flaw.get("wanted", np.ones(2))} if self.goal else {}
 
     def step(self, action):
         self.state = self.state + action
-        return self.state, 0.0, False, False, {"success": self.state[0] >= 3} if self.success else {"x": 1}
+        reached = self.flaw.get("reached", self.state[0] >= 3)
+        return self.flaw.get("seen", self.state), 0.0, False, False, {"success": reached} if self.success else {"x": 1}
 
 
 def no_goal():
@@ -312,6 +315,31 @@ def broken():
     raise RuntimeError("no licence")
 
 
+def nobody_knows():
+    return Plain(reached=np.nan)
+
+
+def nobody_says():
+    return Plain(reached=np.zeros(0))
+
+
+def blind():
+    return Plain(seen=np.array([0.0, np.nan]))
+
+
+def aimless():
+    return Plain(wanted=np.full(2, np.nan))
+
+
+class WithHelper(Plain):
+    """Starts a process of its own and writes down its number."""
+
+    def __init__(self):
+        super().__init__()
+        helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        Path("helper.pid").write_text(str(helper.pid))
+
+
 def test_an_environment_of_ones_own():
     world = OwnWorld("test_own_data:Plain")
     assert (world.action_dim, world.max_episode_steps, world.task_names) == (2, 1000, ("task1",))
@@ -324,11 +352,47 @@ def test_an_environment_of_ones_own():
         ("test_own_data:discrete", "Box"), ("test_own_data:broken", "RuntimeError: no licence"),
         ("test_own_data:absent", "no function absent"), ("no_such_module_x:f", "cannot import"),
         ("json:loads", "failed"),
+        ("test_own_data:nobody_knows", r"--env test_own_data:nobody_knows: info\['success'\] is nan"),
+        ("test_own_data:nobody_says", r"--env test_own_data:nobody_says: info\['success'\] is array\(\[\]"),
+        ("test_own_data:blind", "--env test_own_data:blind: the observation at step 1 has nan"),
+        ("test_own_data:aimless", "--env test_own_data:aimless: the goal of the episode is all NaN"),
     ]:  # fmt: skip
         with pytest.raises(CtaError, match=message):
             world = OwnWorld(name)
             world.reset(1, 0)
             world.step(np.zeros(2))
+
+
+def gone(pid):
+    """Whether a process has ended, or ends within a few seconds; one that nobody has waited for counts."""
+    for _ in range(50):
+        try:
+            if "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text():
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.mark.parametrize("how", ["closed", "killed"])
+def test_what_an_environment_starts_ends_with_the_worker(tmp_path, monkeypatch, how):
+    monkeypatch.chdir(tmp_path)
+    script = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from cta.evaluation import Evaluator\n"
+        "pool = Evaluator('test_own_data:WithHelper', workers=1, own='unit')\n"
+        "pool.describe()\nprint('made', flush=True)\nsys.stdin.read()\npool.close()\n"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", script], **pipes) as parent:
+        assert parent.stdout.readline() == "made\n"
+        helper = int((tmp_path / "helper.pid").read_text())
+        assert not Path(f"/proc/{helper}/status").read_text().count("State:\tZ")
+        if how == "killed":
+            parent.kill()
+        parent.communicate(timeout=60)
+    assert gone(helper)
 
 
 @pytest.mark.slow

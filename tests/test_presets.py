@@ -1,18 +1,22 @@
 """The presets against the tables of launch settings, row by row."""
 
 import csv
+import json
 from collections.abc import Iterator
 from importlib.resources import files
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from cta.agents import REGISTRY, find
+from cta.agents import REGISTRY, find, paper_names
 from cta.cli.train import parse
-from cta.config import RunConfig
+from cta.config import RunConfig, settings_key, to_dict
+from cta.errors import CtaError
 from cta.experiment import run_config
-from cta.presets import PAPER_NAMES, agent_preset, fit_intervals, run_preset
+from cta.presets import agent_preset, run_preset
 
-PAPER = files("cta.results") / "paper"
+PAPER = files("cta.scores") / "paper"
 
 
 def table(name):
@@ -189,8 +193,7 @@ def test_crl_dual_alpha():
 
 def test_every_method_of_the_papers_tables_has_a_name_here():
     methods = {row["method"] for name in RESULTS for row in table(name)}
-    assert methods <= set(PAPER_NAMES)
-    assert {entry.paper_name: name for name, entry in REGISTRY.items()} == PAPER_NAMES
+    assert methods <= set(paper_names())
 
 
 @pytest.mark.parametrize("agent", REGISTRY)
@@ -218,12 +221,57 @@ def test_an_unknown_dataset_keeps_the_defaults():
         ("scene-play-v0", 1_000_000, {}, (5_000, 100_000, 100_000)),
         ("scene-play-v0", 50_000, {}, (2_500, 100_000, 5_000)),
         ("scene-play-v0", 50_000, {"checkpoint_interval": 0}, (2_500, 100_000, 0)),
+        ("scene-play-v0", 50_000, {"checkpoint_interval": 100_000}, (2_500, 100_000, 100_000)),
+        ("walk.npz", 50_000, {"log_interval": 5_000, "eval_interval": 100_000}, (5_000, 100_000, 5_000)),
         ("desk-play-v0", 6_000, {}, (500, 1_000, 1_000)),
+        ("desk-play-v0", 6_000, {"eval_interval": 3_000}, (500, 3_000, 1_000)),
     ],
 )
-def test_a_short_run_is_kept_and_told_of_more_often(dataset, steps, chosen, intervals):
-    config = fit_intervals(run_config("cta", dataset, steps=steps, **chosen))
+def test_a_short_run_is_kept_and_told_of_more_often_but_what_is_given_stays(dataset, steps, chosen, intervals):
+    config = run_config("cta", dataset, steps=steps, **chosen)
     assert (config.log_interval, config.eval_interval, config.checkpoint_interval) == intervals
     flags = [word for name, value in chosen.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     typed = parse(["--dataset", dataset, "--steps", str(steps), *flags])
     assert (typed.log_interval, typed.eval_interval, typed.checkpoint_interval) == intervals
+
+
+@pytest.mark.parametrize(
+    ("agent", "dataset", "loss", "alpha"),
+    [
+        ("gciql", "scene-play-v0", "awr", 10.0),
+        ("gciql-dual", "scene-play-v0", "ddpgbc", 1.0),
+        ("gciql-dual", "antmaze-large-navigate-v0", "ddpgbc", 0.3),
+        ("gciql-dual", "scene-noisy-v0", "awr", 10.0),
+        ("crl", "scene-noisy-v0", "awr", 10.0),
+        ("crl", "walk.npz", "ddpgbc", 3.0),
+        ("qrl", "desk-play-v0", "awr", 10.0),
+    ],
+)
+def test_a_changed_actor_loss_brings_its_own_alpha(agent, dataset, loss, alpha):
+    words = ["--agent", agent, "--dataset", dataset, "--agent.actor-loss", loss]
+    assert parse(words).agent == run_config(agent, dataset, agent_settings={"actor_loss": loss}).agent
+    assert parse(words).agent.alpha == alpha
+    assert parse([*words, "--agent.alpha", "0.7"]).agent.alpha == 0.7
+
+
+def test_settings_from_python_are_converted_or_refused():
+    settings = {"trunk.rank": np.int64(4), "eta": {"dim": np.int32(8)}, "lr": np.float32(0.5), "hidden": [8, 8]}
+    config = run_config("cta", "desk-play-v0", steps=np.int64(2), run_dir=Path("x"), agent_settings=settings)
+    assert (config.steps, config.run_dir, type(config.steps)) == (2, "x", int)
+    assert (config.agent.trunk.rank, config.agent.eta.dim, config.agent.hidden) == (4, 8, (8, 8))
+    assert json.loads(json.dumps(to_dict(config)))["agent"]["lr"] == 0.5
+    for wrong in ({"steps": "2"}, {"steps": True}, {"steps": 2.5}, {"agent_settings": {"trunk.rnak": 4}}):
+        with pytest.raises(CtaError, match=r"^[^\n]*$"):
+            run_config("cta", "desk-play-v0", **wrong)
+
+
+def test_the_key_of_settings_says_what_differs_from_the_preset():
+    def key(**changes):
+        preset = run_config("cta", "scene-play-v0").agent
+        return settings_key(run_config("cta", "scene-play-v0", agent_settings=changes).agent, preset)
+
+    assert key() == key(subgoal_steps=10) == ""
+    assert key(subgoal_steps=25) == "subgoal_steps=25"
+    assert key(**{"trunk.rank": 4, "lr": 1e-3}) == "lr=0.001;trunk.rank=4"
+    assert key(awr_clip=float("inf"), layer_norm=False) == "awr_clip=inf;layer_norm=False"
+    assert key(**{"eta.hidden": (64, 32)}) == "eta.hidden=64,32"

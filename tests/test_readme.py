@@ -1,22 +1,29 @@
 """The README keeps its word: its numbers are those of the records, its commands and examples exist and run."""
 
+import ast
 import csv
 import json
 import re
+import shlex
+from importlib import import_module
 from pathlib import Path
 from statistics import fmean, pstdev
 
 import numpy as np
 import pytest
+import tyro
 
-from cta.agents import REGISTRY
-from cta.cli import COMMANDS, run
+import cta
+from cta.agents import paper_names
+from cta.cli import COMMANDS, carry_out, run
 from cta.envs.names import STATE_DIMS
-from cta.evaluation import overall_success, seed_scores
+from cta.scores.schema import read_scores
+from cta.scores.statistics import by_evaluation, seed_scores
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text()
 RECORDS = ROOT / "docs" / "measurements"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def rows(name):
@@ -29,16 +36,15 @@ def section(name):
 
 
 def test_the_desk_score_is_the_record():
-    scores = [100 * score for score in seed_scores(rows("desk-play-v0-cta")).values()]
+    scores = [*seed_scores(read_scores(RECORDS / "desk-play-v0-cta" / "eval.csv")).values()]
     assert len(scores) == 3
     assert f"**{fmean(scores):.1f} ± {pstdev(scores):.1f} %**" in section("desk")
 
 
 def test_the_puzzle_curve_is_the_results():
-    with (ROOT / "results" / "puzzle-4x4-play-v0.cta.csv").open(newline="") as file:
-        curve = overall_success(list(csv.DictReader(file)))
+    curve = by_evaluation(read_scores(ROOT / "results" / "puzzle-4x4-play-v0.cta.csv"))
     steps = (50_000, 100_000, 150_000, 200_000)
-    means = [100 * fmean(curve[seed, step] for seed in range(4)) for step in steps]
+    means = [fmean(curve[seed][step] for seed in range(4)) for step in steps]
     assert f"**{', '.join(f'{mean:.1f}' for mean in means)} %**" in section("puzzle")
     record = json.loads((ROOT / "results" / "puzzle-4x4-play-v0.cta.json").read_text())
     (run,) = record["training"]
@@ -79,19 +85,109 @@ def test_the_table_of_agents_is_the_records(capsys):
     runs = sorted(str(path) for path in (RECORDS / "desk-agents").iterdir())
     assert run(["scores", *runs, "--markdown"]) == 0
     assert capsys.readouterr().out.strip() in (ROOT / "docs" / "desk-agents.md").read_text()
-    assert {Path(path).name for path in runs} == set(REGISTRY)
+    assert {Path(path).name for path in runs} == set(paper_names().values())
 
 
-def test_commands_and_targets_exist():
-    named = set(re.findall(r"^cta (\w+)", TEXT, re.M)) | set(re.findall(r"`cta (\w+)", TEXT))
-    assert named <= set(COMMANDS)
+def test_it_is_one_page():
+    assert len(TEXT.splitlines()) <= 120
+    assert all(line.count("|") <= 7 for line in TEXT.splitlines()), "tables of at most six columns"
+
+
+def test_the_lights_are_the_study():
+    """The numbers of README's demo are those of docs/ooc.md, which a test compares with the records."""
+    study = (ROOT / "docs/ooc.md").read_text().split("<!-- /lights -->")[1]
+    said = re.search(r"CTA − HIQL is \+(\d+), 95% interval \+(\d+) to \+(\d+)", study)
+    assert "direct success over all pairs is 78 (CTA)" in study and "67 (HIQL)" in study and said
+    assert "CTA solves 78 % of the held-out pairs directly, HIQL 67 %" in section("lights")
+    gap, low, high = said.groups()
+    assert f"difference of {gap} points, 95% interval {low} to {high}" in section("lights")
+    assert "CTA − HIQL is +2,\n  interval −4 to +8" in study and "2 points, interval −4 to 8" in section("lights")
+
+
+def test_targets_exist():
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M)
     assert set(re.findall(r"make ([a-z]+)\b", TEXT)) - {"make"} <= set(targets)
 
 
-def test_links_resolve():
-    for target in re.findall(r"\]\((?!http)([^)#]+)\)", TEXT):
-        assert (ROOT / target).exists(), target
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_resolve(page):
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_named_in_text_exist(page):
+    assert set(re.findall(r"`cta ([a-z]+)", page.read_text())) <= {*COMMANDS, "version", "help"}
+
+
+class Parsed(Exception):
+    """A command line was understood."""
+
+
+def typed(page):
+    """The command lines of a page's examples."""
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), re.S | re.M)
+    for text in (text for kind, text in blocks if kind != "python"):
+        for line in text.replace("\\\n", " ").replace("$agent", "cta").splitlines():
+            words = shlex.split(line, comments=True)
+            words = words[words.index("--") + 1 :] if "--" in words else words
+            if words[:1] == ["cta"]:
+                yield words[1 : words.index(">")] if ">" in words else words[1:]
+
+
+def understood(words, monkeypatch):
+    """Read a command line as `cta` would, and stop before anything is done."""
+    with monkeypatch.context() as patch:
+        parse = tyro.cli
+
+        def parse_and_stop(*options, **more):
+            parse(*options, **more)
+            raise Parsed
+
+        patch.setattr(tyro, "cli", parse_and_stop)
+        try:
+            carry_out(words[0], words[1:])
+        except Parsed:
+            return True
+        return False
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_command_lines_are_understood(page, monkeypatch):
+    for words in typed(page):
+        if "filtered" not in words:  # the agent that docs/new-agent.md writes; test_plugins follows that page
+            assert understood(words, monkeypatch), words
+
+
+def test_a_command_line_with_a_mistake_is_not_understood(monkeypatch):
+    for words in (["train", "--stepz", "3"], ["data", "fetch", "x"], ["ooc", "study", "desk", "--sead", "1"]):
+        with pytest.raises(SystemExit):
+            understood(words, monkeypatch)
+    assert sum(1 for page in PAGES for _ in typed(page)) > 50
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_examples_parse_and_their_imports_exist(page):
+    for code in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M):
+        tree = ast.parse(code)
+        known = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module != "load"]
+        for node in known:
+            for alias in node.names:
+                assert hasattr(import_module(node.module), alias.name), f"{node.module}.{alias.name}"
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "cta":
+                assert node.attr in cta.__all__, node.attr
+
+
+def test_the_example_of_the_theory_runs():
+    code = next(
+        c for c in re.findall(r"```python\n(.*?)```", (ROOT / "docs/theory.md").read_text(), re.S) if "MDP" in c
+    )
+    cells = [(x, y) for x in range(3) for y in range(2)]
+    moves = [(1, 0), (-1, 0), (0, 1), (0, -1)]
+    reached = [[(min(max(x + dx, 0), 2), min(max(y + dy, 0), 1)) for dx, dy in moves] for x, y in cells]
+    successors = np.array([[cells.index(cell) for cell in row] for row in reached])
+    exec(code, {"successors": successors, "positions": np.array(cells)})
 
 
 def test_python_examples_run(tmp_path, monkeypatch):
@@ -105,5 +201,5 @@ def test_python_examples_run(tmp_path, monkeypatch):
         "observations": generator.normal(size=(620, 4)).astype(np.float32),
         "actions": generator.uniform(-1, 1, size=(620, 2)).astype(np.float32),
     }
-    exec(own.replace("50_000", "4"), names)
+    exec(own.replace("20_000", "4"), names)
     assert (tmp_path / "mine.npz").exists()

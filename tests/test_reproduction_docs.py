@@ -10,9 +10,10 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from cta.results.paper import paper_scores
-from cta.results.statistics import difference_interval
-from cta.results.store import Results
+from cta.scores.paper import paper_scores
+from cta.scores.schema import CellKey
+from cta.scores.statistics import difference
+from cta.scores.store import Scores
 
 ROOT = Path(__file__).parents[1]
 TEXT = " ".join((ROOT / "docs" / "reproduction.md").read_text().split())
@@ -24,13 +25,13 @@ FIRST_RESULT = 800_000
 def rates(results, dataset, agent, by, start=FIRST_RESULT, end=1_000_000):
     """Success in %, in order of the column `by`."""
     found = defaultdict(list)
-    for row in results.cell(dataset, agent).rows:
+    for row in results.cell(CellKey(dataset, agent)).rows:
         if start <= row.step <= end:
             found[getattr(row, by)].append(100 * row.successes / row.episodes)
     return {key: fmean(values) for key, values in sorted(found.items())}
 
 
-OURS = Results(ROOT / "results")
+OURS = Scores(ROOT / "results")
 
 
 def score(dataset, agent):
@@ -72,11 +73,11 @@ def test_the_curve_of_the_baseline_on_puzzle():
 
 def test_the_tasks_of_scene():
     cta, other = (rates(OURS, SCENE, agent, "task") for agent in ("cta", "hiql-analogy"))
-    easy = [cta[task] for task in (1, 2, 4)]
+    easy = [cta[task] for task in "124"]
     assert f"succeed in {min(easy):.1f} to {max(easy):.1f} % of episodes" in paragraph("CTA on scene")
-    assert f"tasks 3 ({cta[3]:.1f} %) and 5 ({cta[5]:.1f} %)" in paragraph("CTA on scene")
-    assert f"better at 3 ({other[3]:.1f} %) and worse at 5 ({other[5]:.1f} %)" in paragraph("HIQL∨+α∨ on scene")
-    assert other[3] > cta[3] and other[5] < cta[5]
+    assert f"tasks 3 ({cta['3']:.1f} %) and 5 ({cta['5']:.1f} %)" in paragraph("CTA on scene")
+    assert f"better at 3 ({other['3']:.1f} %) and worse at 5 ({other['5']:.1f} %)" in paragraph("HIQL∨+α∨ on scene")
+    assert other["3"] > cta["3"] and other["5"] < cta["5"]
 
 
 def test_the_baseline_on_scene_in_its_own_words():
@@ -89,15 +90,15 @@ def test_the_baseline_on_scene_in_its_own_words():
     assert f"without the last the mean is {fmean(low):.1f}" in text
     theirs = next(s for s in paper_scores("main") if (s.dataset, s.agent) == (SCENE, "hiql-analogy"))
     ours = fmean(seeds), pstdev(seeds), len(seeds)
-    _, start, end = difference_interval(ours, (theirs.mean, theirs.std, theirs.seeds))
+    _, (start, end) = difference(ours, (theirs.mean, theirs.std, theirs.seeds))
     assert f"interval −{-start:.1f} to +{end:.1f}" in text
 
 
 def test_the_policies_that_were_scored_again():
     lines = (
         ("nothing", OURS),
-        ("other episodes (`cta evaluate WEIGHTS --eval-seed 1`)", Results(AGAIN / "other-episodes")),
-        ("MuJoCo 4.0.0 instead of 3.3.7", Results(AGAIN / "mujoco-4.0.0")),
+        ("other episodes (`cta evaluate WEIGHTS --eval-seed 1`)", Scores(AGAIN / "other-episodes")),
+        ("MuJoCo 4.0.0 instead of 3.3.7", Scores(AGAIN / "mujoco-4.0.0")),
     )
     means, orders = [], set()
     for what, results in lines:

@@ -18,7 +18,7 @@ from cta.cli import evaluate
 from cta.config import AgentConfig, RunConfig
 from cta.data import TrajectoryDataset
 from cta.data.download import MIRRORS_VARIABLE, download
-from cta.data.files import DATA_DIR_VARIABLE, dataset_folder
+from cta.data.locations import DATA_DIR_VARIABLE, dataset_folder
 from cta.envs import manipulation_data
 from cta.envs import ogbench as ogbench_module
 from cta.envs.desk import find_world
@@ -30,13 +30,15 @@ from cta.envs.names import KNOWN, expected_shapes
 from cta.envs.ogbench import OgbenchWorld
 from cta.errors import CtaError
 from cta.evaluation import Evaluator
-from cta.evaluation.episodes import TASKS, plan_episodes
+from cta.evaluation.rollout import TASKS, plan_episodes
 from cta.evaluation.worker import Slots
-from cta.experiment.chosen import choose_steps
+from cta.experiment.candidates import choose_steps
 from cta.presets import run_preset
-from cta.results.protocol import Cell, protocol_of
-from cta.results.rows import Row
+from cta.scores.protocol import TASKS as TASK_NAMES
+from cta.scores.protocol import points_of
+from cta.scores.schema import Score
 from cta.training.learner import Learner, Slice, seed_keys, spec_of, to_device
+from test_scores_store import cell_of
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*DISPLAY environment variable is missing"),
@@ -70,7 +72,9 @@ FORMS = ("{}-play-v0", "{}-noisy-v0", "visual-{}-play-v0")
 SIZES = (
     {form.format(world): (episodes, 1000) for world, episodes in EPISODES.items() for form in FORMS}
     | {f"{maze}-navigate-v0": size for maze, size in MAZES.items()}
-    | {"desk-play-v0": (500, 149), "lights-3x3-play-v0": (500, 149)}
+    | {"desk-play-v0": (500, 149)}
+    | {f"lights-{rows}x{columns}-play-v0": (500, 149) for rows in (2, 3, 4) for columns in (2, 3, 4, 5, 6)}
+    | {f"lights-4x{columns}-play-v0": (count, 200) for columns, count in ((4, 5000), (5, 15_000), (6, 25_000))}
 )
 """Episodes and transitions an episode."""
 
@@ -117,7 +121,7 @@ def test_shapes_of_observations_and_actions(world):
 def test_worlds_have_these_shapes(world):
     made = OgbenchWorld(f"{world}-v0")
     made.reset(1, 0)
-    sizes = *made.observation_shape, made.action_dim, made.state["qpos"].size, made.state["qvel"].size
+    sizes = *made.observation_shape, made.action_dim, *(made._env.data.qpos.size, made._env.data.qvel.size)
     assert sizes == WORLDS[world][:4]
     made.close()
 
@@ -152,7 +156,7 @@ def test_the_embedded_worlds(name, dim):
     world = find_world(name)
     assert world is not None and world.observation_dim == dim
     assert DeskVectorWorld(world, slots=1).max_episode_steps == 80
-    assert Evaluator(name)._desk(slots=1).max_episode_steps == 80
+    assert Evaluator(name)._worlds(1)[0].max_episode_steps == 80
 
 
 def test_worlds_clip_actions(monkeypatch):
@@ -397,7 +401,7 @@ def test_an_evaluation_has_five_tasks_of_fifty_episodes():
     planned = plan_episodes(run_seed=0)
     assert [(one.task, one.episode) for one in planned] == [(task, i) for task in range(1, 6) for i in range(50)]
     assert TASKS == (1, 2, 3, 4, 5)
-    for asks in (RunConfig, evaluate.Settings):
+    for asks in (RunConfig, evaluate.Command):
         options = inspect.signature(asks).parameters
         found = [options[name].default for name in options if name in ("eval_episodes", "episodes")]
         assert found == [50]
@@ -415,28 +419,33 @@ def test_an_evaluation_has_five_tasks_of_fifty_episodes():
     ],
 )
 def test_results_are_made_of_the_last_three_evaluations(dataset, points):
-    protocol = protocol_of(dataset)
-    assert (protocol.points, protocol.tasks, protocol.episodes) == (points, 5, 50)
+    assert points_of(dataset) == points
     run = run_preset(RunConfig(AgentConfig(), dataset=dataset))
     assert (run.steps, run.eval_interval, run.eval_episodes) == (points[-1], 100_000, 50)
     steps = range(100_000, points[-1] + 1, 100_000)
-    for seeds in (1, 4):  # too few seeds for a result, and enough
-        rows = [Row(dataset, "cta", s, step, task, 50, 1) for s in range(seeds) for step in steps for task in TASKS]
-        cell = Cell(dataset, "cta", tuple(rows), {})
-        assert cell.complete == (seeds == 4)
+    for seeds in (1, 8):  # too few seeds for a result, and enough
+        cell = cell_of(scores(dataset, range(seeds), steps))
+        protocol = cell.protocol()
+        assert (protocol.points, protocol.tasks, protocol.episodes) == (points, TASK_NAMES, 50)
+        assert (cell.state() == "complete") == (seeds == 8)
         assert sorted({row.step for row in cell.counted()}) == list(points)
         assert len(cell.counted()) == seeds * 3 * 5
 
 
-@pytest.mark.parametrize("short", [{"episodes": 49}, {"task": 6}])
+def scores(dataset, seeds, steps):
+    key = (dataset, "cta", "", "whole")
+    return [Score(*key, seed, step, task, 50, 1) for seed in seeds for step in steps for task in TASK_NAMES]
+
+
+@pytest.mark.parametrize("short", [{"episodes": 49}, {"task": "6"}])
 def test_fewer_episodes_or_tasks_are_no_result(short):
     """One row that lacks an episode, or the fifth task of one evaluation under another number."""
     name = "scene-play-v0"
     points = (800_000, 900_000, 1_000_000)
-    rows = [Row(name, "cta", seed, step, task, 50, 1) for seed in range(4) for step in points for task in TASKS]
-    assert Cell(name, "cta", tuple(rows), {}).complete
+    rows = scores(name, range(8), points)
+    assert cell_of(rows).state() == "complete"
     rows[-1] = rows[-1]._replace(**short)
-    assert not Cell(name, "cta", tuple(rows), {}).complete
+    assert cell_of(rows).state() != "complete"
 
 
 def test_the_last_three_checkpoints():

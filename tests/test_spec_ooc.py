@@ -6,17 +6,19 @@ import itertools
 import numpy as np
 import pytest
 
-from cta.cli import evaluate_results
-from cta.cli.ooc import evaluate_command, study_command
+from cta.cli import evaluate
+from cta.cli.ooc import COMMANDS
 from cta.envs.ogbench import OgbenchWorld
+from cta.experiment.score_files import How
+from cta.grid.studies import Study
 from cta.ooc import find_layout, held_out_of
 from cta.ooc.components import SCENE
 from cta.ooc.evaluation import PairEvaluator
 from cta.ooc.pairs import BUILT_IN
-from cta.ooc.scoring import evaluate_run
-from cta.ooc.study import Study
 from cta.ooc.trials import make_trials
-from cta.results.study_table import summarise
+from cta.scores.pair_table import pair_lines
+from cta.scores.schema import HELD_OUT, Score
+from ooc_arm import state_of
 
 CLOSED_UNLOCKED = {"window": "closed", "window_lock": "unlocked", "drawer": "closed"}
 DRAWER_LOCKED = {"drawer": "closed", "drawer_lock": "locked", "window": "open"}
@@ -82,9 +84,9 @@ def scene():
 @pytest.mark.parametrize("drawer", [0.0, -0.03, -0.08, -0.125, -0.16])
 def test_a_cube_is_in_the_drawer_where_ogbench_says_so(scene, drawer):
     """Just inside and just outside of all six faces, at every combination of the three coordinates."""
-    state = scene.state
+    state = state_of(scene)
     state["qpos"][23] = drawer
-    scene.set_state(state)
+    scene._env.set_state(**state)
     shift, near = -0.24 - drawer, 1e-4
     sides = ((0.21, 0.45), (shift - 0.27, shift - 0.07), (0.0, 0.15))
     axes = [(low - near, low + near, (low + high) / 2, high - near, high + near) for low, high in sides]
@@ -110,7 +112,7 @@ def test_a_pair_is_asked_fifty_times(name):
 
 @pytest.mark.parametrize(
     "asks",
-    [make_trials, PairEvaluator, evaluate_run, Study, evaluate_command, study_command, evaluate_results.Settings],
+    [make_trials, PairEvaluator, How, Study, COMMANDS["evaluate"], COMMANDS["study"], evaluate.Command],
 )
 def test_everything_that_asks_does_so_fifty_times(asks):
     assert inspect.signature(asks).parameters["episodes"].default == 50
@@ -118,13 +120,12 @@ def test_everything_that_asks_does_so_fifty_times(asks):
 
 def test_a_study_has_four_seeds():
     assert inspect.signature(Study).parameters["seeds"].default == (0, 1, 2, 3)
-    assert inspect.signature(study_command).parameters["seeds"].default == "4"
+    assert inspect.signature(COMMANDS["study"]).parameters["seeds"].default == "4"
 
 
 def test_rates_are_means_of_the_last_three_evaluations():
-    counts = {"lenient": 0, "agent": "cta", "pair": "pair1", "seed": 0, "episodes": 50}
-    direct = {1: 50, 700: 50, 1000: 25, 800: 5, 900: 0}
-    rows = [counts | {"step": step, "direct": count, "successes": 2 * count} for step, count in direct.items()]
-    (line,) = summarise(rows, data="held-out")
-    assert line.pairs["pair1"]["direct"].mean == pytest.approx(100 * (5 + 0 + 25) / 150)
-    assert line.pairs["pair1"]["successes"].mean == pytest.approx(200 * (5 + 0 + 25) / 150)
+    direct = {1: 25, 700: 25, 1000: 25, 800: 5, 900: 0}
+    rows = [Score("d", "cta", "", HELD_OUT, 0, s, "pair1", 50, 2 * count, count, 0) for s, count in direct.items()]
+    (line,) = pair_lines(rows)
+    assert line.pairs["pair1"]["direct"][0] == pytest.approx(100 * (5 + 0 + 25) / 150)
+    assert line.pairs["pair1"]["successes"][0] == pytest.approx(200 * (5 + 0 + 25) / 150)

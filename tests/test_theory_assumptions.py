@@ -1,4 +1,4 @@
-"""What the assumptions imply: support closure, global readings, witnesses on the sliders, restricted supports."""
+"""What the assumptions imply: support closure, global readings, failures on the sliders, restricted supports."""
 
 from itertools import product
 
@@ -13,13 +13,13 @@ from cta.theory.assumptions import (
     blocks,
     check_abstraction,
     check_consistency,
-    check_probe_completeness,
     close_support,
     difference_decoder,
     global_decoder,
 )
 from cta.theory.distance import fields, temporal_distance
-from cta.theory.worlds import exogenous_product, random_mdp, sliders
+from cta.theory.mdp import sliders
+from theory_worlds import check_probe_completeness, exogenous_product, random_mdp
 
 quick = settings(max_examples=30, deadline=None)
 supports = st.integers(1, 6).flatmap(lambda n: hnp.arrays(bool, (n, n)))
@@ -41,9 +41,9 @@ def test_closure_of_a_nonempty_support_is_everything(support: np.ndarray) -> Non
 @quick
 @given(supports)
 def test_closure_witnesses_name_pairs_outside_the_support(support: np.ndarray) -> None:
-    witnesses = check_probe_completeness(support)
-    assert (not witnesses) == (support.all() or not support.any())
-    for w in witnesses:
+    failures = check_probe_completeness(support)
+    assert (not failures) == (support.all() or not support.any())
+    for w in failures:
         assert support[w.pair] and not support[w.missing]
         assert w.missing[0] == w.probe and w.missing[1] in w.pair
 
@@ -78,14 +78,14 @@ def test_witnesses_of_P3_failure_on_the_sliders() -> None:
     """The drawer reading of (0,w)→(3,w) breaks against every probe with another window, and only those or its ends."""
     mdp = sliders(4, 3)
     en_S, en_G = difference_decoder(mdp.coordinates)
-    witnesses = check_consistency(en_S, en_G)
-    assert witnesses
-    for w in witnesses:
+    failures = check_consistency(en_S, en_G)
+    assert failures
+    for w in failures:
         s, g = w.pair
         assert w.readings[0] != w.readings[1]
         assert 0 <= w.probe < mdp.n_states and en_S[s, g] == en_S[w.pair]
     pair = (mdp.index(0, 1), mdp.index(3, 1))
-    probes = {w.probe for w in witnesses if w.pair == pair and w.clause != "en_S(x,s) = ρ(x)"}
+    probes = {w.probe for w in failures if w.pair == pair and w.clause != "en_S(x,s) = ρ(x)"}
     other_window = set(np.flatnonzero(mdp.coordinates[:, 1] != 1).tolist())
     assert probes == other_window | set(pair)
 
@@ -94,8 +94,8 @@ def test_the_difference_reading_breaks_the_abstraction_too() -> None:
     """Moving the window leaves the drawer task, into a task that names the window: the context shows in the law."""
     mdp = sliders(4, 3)
     en_S, en_G = difference_decoder(mdp.coordinates)
-    witnesses = check_abstraction(mdp, en_S, en_G)
-    drawer = [w for w in witnesses if mdp.coordinates[w.first[0], 1] == mdp.coordinates[w.first[1], 1]]
+    failures = check_abstraction(mdp, en_S, en_G)
+    drawer = [w for w in failures if mdp.coordinates[w.first[0], 1] == mdp.coordinates[w.first[1], 1]]
     assert {"2+", "2-"} <= {mdp.actions[w.action] for w in drawer}
 
 
@@ -115,8 +115,8 @@ def test_restricted_supports_admit_different_readings_in_one_block() -> None:
     en_S, en_G, support = restricted_example()
     assert len(blocks(en_S, en_G, support)[7, 8]) == 2
     assert not check_consistency(en_S, en_G, support, common_reading=False)
-    witnesses = check_consistency(en_S, en_G, support, common_reading=True)
-    assert {w.clause for w in witnesses} == {"en_S(x,s) = ρ(x)"} and {w.probe for w in witnesses} == {0}
+    failures = check_consistency(en_S, en_G, support, common_reading=True)
+    assert {w.clause for w in failures} == {"en_S(x,s) = ρ(x)"} and {w.probe for w in failures} == {0}
     # P1 rules the example out: its closure is everything, and there the main-text form fails already.
     assert check_probe_completeness(support)
     assert check_consistency(en_S, en_G, close_support(support), common_reading=False)
@@ -151,8 +151,8 @@ def test_drawer_tasks_under_two_windows_lie_in_two_blocks_and_share_a_field() ->
     ],
 )
 def test_each_clause_of_P3_is_checked(table: int, entry: tuple[int, int], clause: str) -> None:
-    """One changed reading in the restricted example gives one witness, of its own clause."""
+    """One changed reading in the restricted example gives one failure, of its own clause."""
     en_S, en_G, support = restricted_example()
     (en_S, en_G)[table][entry] = 9
-    witnesses = check_consistency(en_S, en_G, support, common_reading=False)
-    assert [(w.pair, w.probe, w.clause) for w in witnesses] == [((1, 2), 0, clause)]
+    failures = check_consistency(en_S, en_G, support, common_reading=False)
+    assert [(w.pair, w.probe, w.clause) for w in failures] == [((1, 2), 0, clause)]

@@ -7,9 +7,7 @@ from pathlib import Path
 import matplotlib
 import pytest
 
-import cta
 from cta.cli import run
-from cta.config import DualConfig
 
 
 def test_cli_report_prints_the_facts_and_its_time(capsys: pytest.CaptureFixture[str]) -> None:
@@ -19,15 +17,18 @@ def test_cli_report_prints_the_facts_and_its_time(capsys: pytest.CaptureFixture[
         assert fact in text
 
 
-def test_cli_writes_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "new" / "figures"
+def test_cli_draws_the_fields(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "new" / "fields.png"
     before = dict(matplotlib.rcParams)
-    assert run(["theory", "--no-bridge", "--out", str(out)]) == 0
+    assert run(["theory", "--no-bridge", "--figure", str(out)]) == 0
     assert dict(matplotlib.rcParams) == before  # whoever draws next has their own style
-    names = {path.stem for path in out.iterdir()}
-    assert names == {"fields", "surrogate_fields", "spectra", "completion", "lights"}
-    assert all(path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 5000 for path in out.iterdir())
-    assert str(out / "fields.png").split("/")[-1] in capsys.readouterr().out
+    assert out.read_bytes().startswith(b"\x89PNG") and out.stat().st_size > 5000
+    assert str(out) in capsys.readouterr().out
+    assert run(["theory", "--no-bridge", "--figure", str(out.with_suffix(".svg"))]) == 0
+    drawn = out.with_suffix(".svg").read_text()
+    assert "</svg>" in drawn
+    # Only where distances add up does the context not matter: one of the four rows of fields.
+    assert drawn.count("<!-- difference: none -->") == 1 and drawn.count("<!-- difference: up to") == 3
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,7 @@ def test_cli_writes_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (["--gamma", "1.5"], "outside (0, 1)"),
         (["--expectile", "0"], "--expectile must lie in (0, 1)"),
         (["--seeds", "0"], "at least 1"),
-        (["--run", "no-such-run"], "no-such-run"),
+        (["--figure", "fields.gif"], "figures are written as .png, .pdf, .svg"),
     ],
 )
 def test_cli_bad_input_is_one_line(argv: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,35 +46,9 @@ def test_cli_bad_input_is_one_line(argv: list[str], complaint: str, capsys: pyte
     assert complaint in error and error.count("\n") == 1
 
 
-def test_cli_out_must_not_be_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "file"
-    file.write_text("")
-    assert run(["theory", "--out", str(file)]) == 1
-    assert "is a file, give a folder" in capsys.readouterr().err
-
-
 def test_cli_without_the_bridge_needs_no_jax() -> None:
     code = (
         "import sys; from cta.cli import run; run(['theory', '--no-bridge']); "
         "sys.exit('jax' in sys.modules or 'matplotlib' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
-
-
-@pytest.mark.parametrize(("agent", "measured"), [("gcivl-dual", True), ("hiql", False), ("gcbc", False)])
-def test_cli_measures_runs_with_a_dual_representation(
-    agent: str, measured: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    small = {"hidden": (8,), "batch_size": 8}
-    if measured:
-        small["dual"] = DualConfig(hidden=(8,), dim=4)
-    path = tmp_path / "run"
-    settings = {"steps": 2, "eval_interval": 0, "checkpoint_interval": 0, "run_dir": str(path), "quiet": True}
-    cta.train("desk-play-v0", agent=agent, agent_settings=small, **settings)
-    capsys.readouterr()
-    assert run(["theory", "--run", str(path)]) == (0 if measured else 1)
-    said = capsys.readouterr()
-    if measured:
-        assert "gcivl-dual, seed 0, step 2" in " ".join(said.out.split()) and "drawer" in said.out
-    else:
-        assert f"agent '{agent}' has no dual representation" in said.err

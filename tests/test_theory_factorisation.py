@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 import cta.theory.factorisation as factorisation
 from cta.theory.distance import field, fields, surrogate_return, temporal_distance
+from cta.theory.factorisation import Transduction, held_out_moves, transduce
 from cta.theory.invariance import context_pairs
-from cta.theory.transduction import Transduction, held_out_moves, transduce
-from cta.theory.worlds import random_mdp, sliders
+from cta.theory.mdp import sliders
+from theory_worlds import random_mdp
 
 GAMMA = 0.9
 quick = settings(max_examples=20, deadline=None)

@@ -6,7 +6,7 @@ import pytest
 from cta.errors import CtaError
 from cta.theory.distance import field, surrogate_return, temporal_distance
 from cta.theory.lights import LightsOut, walsh_hadamard
-from cta.theory.worlds import lights_out
+from theory_worlds import lights_out
 
 
 @pytest.mark.parametrize(
@@ -82,6 +82,6 @@ def test_lights_walsh_hadamard_is_its_own_inverse_up_to_size() -> None:
     np.testing.assert_allclose(walsh_hadamard(walsh_hadamard(f)), 64 * f, atol=1e-10)
 
 
-def test_lights_a_large_board_points_to_the_group() -> None:
-    with pytest.raises(CtaError, match="use LightsOut"):
-        lights_out(4, 4)
+def test_lights_a_board_that_is_too_large_is_refused() -> None:
+    with pytest.raises(CtaError, match=r"an orbit of 2\^24 states is too large"):
+        _ = LightsOut(4, 6).weights

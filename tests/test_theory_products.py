@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cta.theory.distance as distance
-import cta.theory.worlds as worlds
+import cta.theory.mdp as worlds
 from cta.theory.assumptions import check_abstraction, check_consistency, difference_decoder, global_decoder
 from cta.theory.invariance import context_invariance, context_pairs
 from cta.theory.mdp import MDP
@@ -75,9 +75,9 @@ def test_T09_simultaneous_moves_break_invariance(size: tuple[int, int]) -> None:
 
 def test_T09_the_drawer_reading_is_not_consistent_against_another_window() -> None:
     mdp = worlds.sliders(4, 3, simultaneous=True)
-    witnesses = check_consistency(*difference_decoder(mdp.coordinates))
+    failures = check_consistency(*difference_decoder(mdp.coordinates))
     pair = (mdp.index(0, 0), mdp.index(3, 0))
-    probes = {w.probe for w in witnesses if w.pair == pair and w.clause == "en_G(x,s) = en_S(s,g)"}
+    probes = {w.probe for w in failures if w.pair == pair and w.clause == "en_G(x,s) = en_S(s,g)"}
     assert {mdp.index(0, 1), mdp.index(2, 2)} <= probes
 
 
@@ -88,9 +88,9 @@ def test_T10_a_lock_breaks_invariance(n: int) -> None:
     (locked_s, locked_g, _), (open_s, open_g, _) = contexts_of_a_task(mdp, 0, 3)
     assert (D[open_s, open_g], D[locked_s, locked_g]) == (3, 5)
     assert (distance.field(D, open_s, open_g) != distance.field(D, locked_s, locked_g)).any()
-    witnesses = check_abstraction(mdp, *global_decoder(mdp.coordinates[:, 0]))
-    assert {mdp.actions[w.action] for w in witnesses} == {"left", "right"}
-    assert all(mdp.coordinates[w.first[0], 1] != mdp.coordinates[w.second[0], 1] for w in witnesses)
+    failures = check_abstraction(mdp, *global_decoder(mdp.coordinates[:, 0]))
+    assert {mdp.actions[w.action] for w in failures} == {"left", "right"}
+    assert all(mdp.coordinates[w.first[0], 1] != mdp.coordinates[w.second[0], 1] for w in failures)
 
 
 def test_T10_the_desk_skeleton_has_both_kinds_of_context() -> None:

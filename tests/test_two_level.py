@@ -128,7 +128,7 @@ def test_no_displacement_is_finite_and_of_full_length():
     # Biases start at zero, and an untrained η(0) with them; a single step of training moves it off the origin.
     networks["eta"] = jax.tree.map(lambda x: x + 0.1, networks["eta"])
     s = batch_of()["observations"]
-    code = agent.code(networks, s, s)
+    code = agent.goal_embedding(networks, s, s)
     still = jnp.broadcast_to(networks["eta"](jnp.zeros((1, 32))), code.shape)
     np.testing.assert_allclose(code, still, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(code, axis=-1), 4.0, rtol=1e-5)

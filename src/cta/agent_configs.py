@@ -1,50 +1,64 @@
-"""Settings of the agents, one class a family, under OGBench's names. Plain data: nothing here imports JAX."""
+"""Settings of the agents, one class per family, under OGBench's names. Plain data: nothing here imports JAX.
+
+A setting without a line below it has another default than in the class it comes from, whose line says what it is.
+"""
 
 from dataclasses import dataclass, field
 from typing import Literal
 
 from cta.errors import CtaError
-from cta.ranges import check_numbers, refuse_unread
-
-Sizes = tuple[int, ...]
+from cta.validation import (
+    Count,
+    Inside,
+    Limit,
+    Natural,
+    NotNegative,
+    Positive,
+    Probability,
+    Rate,
+    Sizes,
+    SomeSizes,
+    check_bounds,
+    refuse_unread,
+)
 
 
 @dataclass(frozen=True)
 class AgentConfig:
     """Settings every agent has: optimisation and goal sampling, under OGBench's names."""
 
-    lr: float = 3e-4
+    lr: Positive = 3e-4
     """Adam's learning rate."""
-    batch_size: int = 1024
+    batch_size: Count = 1024
     """Transitions per step."""
-    discount: float = 0.99
+    discount: Inside = 0.99
     """γ, of the values and of geometric goal sampling."""
-    tau: float = 0.005
+    tau: Rate = 0.005
     """Rate of the EMA targets."""
     layer_norm: bool = True
     """Layer norm in values, encoders and bilinear networks (plain actors never have it, see `actor_layer_norm`)."""
-    value_p_curgoal: float = 0.2
+    value_p_curgoal: Probability = 0.2
     """Probability that a value goal is the current row."""
-    value_p_trajgoal: float = 0.5
+    value_p_trajgoal: Probability = 0.5
     """Probability that a value goal is a later row of the trajectory."""
-    value_p_randomgoal: float = 0.3
+    value_p_randomgoal: Probability = 0.3
     """Probability that a value goal is any row."""
     value_geom_sample: bool = True
     """Later rows at geometric (else uniform) distance for value goals."""
-    actor_p_curgoal: float = 0.0
+    actor_p_curgoal: Probability = 0.0
     """Probability that an actor goal is the current row (flat agents)."""
-    actor_p_trajgoal: float = 1.0
+    actor_p_trajgoal: Probability = 1.0
     """Probability that an actor goal is a later row of the trajectory (flat agents)."""
-    actor_p_randomgoal: float = 0.0
+    actor_p_randomgoal: Probability = 0.0
     """Probability that an actor goal is any row."""
     actor_geom_sample: bool = False
     """Later rows at geometric (else uniform) distance for actor goals."""
-    p_aug: float = 0.0
+    p_aug: Probability = 0.0
     """Probability that a batch of images is randomly cropped (vectors never are)."""
 
     def check(self) -> None:
         """Complain in one line about values that make no sense."""
-        check_numbers(self, "--agent")
+        check_bounds(self, "--agent.")
         for kind in ("value", "actor"):
             mix = [getattr(self, f"{kind}_p_{goal}goal") for goal in ("cur", "traj", "random")]
             if abs(sum(mix) - 1) > 1e-6:
@@ -57,17 +71,17 @@ class DualConfig:
 
     hidden: Sizes = (512, 512, 512)
     """Hidden sizes of φ, ψ and the critic."""
-    dim: int = 256
+    dim: Count = 256
     """d, the dimension of φ and ψ."""
-    expectile: float = 0.7
+    expectile: Inside = 0.7
     """ι."""
-    ensemble: int = 2
+    ensemble: Count = 2
     """Members of φ, ψ and the critic."""
     scale: Literal["sqrt_d", "none"] = "sqrt_d"
     """Divide the inner product by √d, or not."""
     value_target: Literal["online", "ema"] = "online"
     """Bootstrap the critic from the online φ, ψ or from EMA copies."""
-    pretrain_steps: int = 0
+    pretrain_steps: Natural = 0
     """0: learn jointly with the agent; n: learn alone for n steps, then freeze and train the agent."""
 
 
@@ -77,7 +91,7 @@ class EtaConfig:
 
     hidden: Sizes = (256, 256)
     """Hidden sizes."""
-    dim: int = 32
+    dim: Count = 32
     """e, the output dimension."""
     use: bool = True
     """False: the representation or analogy itself stands for the goal (for raw goals: the goal itself)."""
@@ -93,11 +107,11 @@ class TrunkConfig:
 
     hidden: Sizes = (128, 128)
     """Hidden sizes of the displacement and anchor modules."""
-    features: int = 128
+    features: Count = 128
     """p, the number of bilinear features."""
-    rank: int = 8
+    rank: Count = 8
     """b, the rank of each bilinear feature."""
-    backbone: Sizes = (128, 128)
+    backbone: SomeSizes = (128, 128)
     """Sizes of the MLP after the bilinear features."""
     form: Literal["backbone", "head", "pure"] = "backbone"
     """backbone: MLP and linear head on the features; head: linear head only; pure: the features are the output."""
@@ -114,7 +128,7 @@ class GcbConfig:
 
     hidden: Sizes = (512, 512, 512)
     """Hidden sizes of both encoders."""
-    dim: int = 256
+    dim: Count = 256
     """Dimension of both encodings."""
     reward_distance: Literal["huber", "abs"] = "huber"
     """Distance of two rewards: Huber (0 or ½ for rewards −1, 0) or absolute difference."""
@@ -133,7 +147,7 @@ class ActorConfig(AgentConfig):
     """Hidden sizes of values, critics and policies in MLP form."""
     actor_layer_norm: bool = False
     """Layer norm in MLP policies (bilinear ones follow `layer_norm`)."""
-    actor_std: float = 1.0
+    actor_std: Positive = 1.0
     """σ of the policies."""
 
 
@@ -141,11 +155,11 @@ class ActorConfig(AgentConfig):
 class Extraction:
     """How a flat policy is extracted from a value."""
 
-    alpha: float = 1.0
+    alpha: NotNegative = 1.0
     """AWR: temperature of the advantage weights; DDPG+BC: weight of behavioural cloning."""
     actor_loss: Literal["awr", "ddpgbc"] = "ddpgbc"
     """Advantage-weighted regression, or ascent of Q at the policy's own action plus behavioural cloning."""
-    awr_clip: float = 100.0
+    awr_clip: Limit = 100.0
     """Upper bound of advantage weights (inf: none)."""
 
 
@@ -178,11 +192,11 @@ class ConditionedConfig(ActorConfig):
 class ImplicitValueConfig(ConditionedConfig):
     """Agents with a value learned by implicit value learning."""
 
-    expectile: float = 0.9
+    expectile: Inside = 0.9
     """κ of the value loss."""
-    value_ensemble: int = 2
+    value_ensemble: Count = 2
     """Members of the value."""
-    awr_clip: float = 100.0
+    awr_clip: Limit = 100.0
     """Upper bound of advantage weights (inf: none)."""
 
 
@@ -190,7 +204,7 @@ class ImplicitValueConfig(ConditionedConfig):
 class GcivlConfig(ImplicitValueConfig):
     """Goal-conditioned implicit value learning with advantage-weighted regression."""
 
-    alpha: float = 10.0
+    alpha: NotNegative = 10.0
     """Temperature of the advantage weights."""
 
 
@@ -198,7 +212,7 @@ class GcivlConfig(ImplicitValueConfig):
 class GciqlConfig(Extraction, ConditionedConfig):
     """Goal-conditioned implicit Q-learning."""
 
-    expectile: float = 0.9
+    expectile: Inside = 0.9
     """κ of the value loss."""
 
     def check(self) -> None:
@@ -210,15 +224,11 @@ class GciqlConfig(Extraction, ConditionedConfig):
 class CrlConfig(Extraction, ConditionedConfig):
     """Contrastive RL. Its value goals are the positives of the contrast."""
 
-    alpha: float = 3.0
-    """AWR: temperature of the advantage weights; DDPG+BC: weight of behavioural cloning."""
-    value_p_curgoal: float = 0.0
-    """Probability that a contrastive goal is the current row."""
-    value_p_trajgoal: float = 1.0
-    """Probability that a contrastive goal is a later row of the trajectory."""
-    value_p_randomgoal: float = 0.0
-    """Probability that a contrastive goal is any row."""
-    latent_dim: int = 512
+    alpha: NotNegative = 3.0
+    value_p_curgoal: Probability = 0.0
+    value_p_trajgoal: Probability = 1.0
+    value_p_randomgoal: Probability = 0.0
+    latent_dim: Count = 512
     """Dimension of the contrastive features."""
     logit_floor: float | None = None
     """Lower bound of the logits the policy climbs (the CTA authors' code: log 1e-6 ≈ −13.8; None: no bound)."""
@@ -233,19 +243,15 @@ class CrlConfig(Extraction, ConditionedConfig):
 class QrlConfig(Extraction, ActorConfig):
     """Quasimetric RL."""
 
-    alpha: float = 0.3
-    """AWR: temperature of the advantage weights; DDPG+BC: weight of behavioural cloning."""
-    value_p_curgoal: float = 0.0
-    """Probability that a value goal is the current row."""
-    value_p_trajgoal: float = 0.0
-    """Probability that a value goal is a later row of the trajectory."""
-    value_p_randomgoal: float = 1.0
-    """Probability that a value goal is any row."""
+    alpha: NotNegative = 0.3
+    value_p_curgoal: Probability = 0.0
+    value_p_trajgoal: Probability = 0.0
+    value_p_randomgoal: Probability = 1.0
     quasimetric_type: Literal["iqe", "mrn"] = "iqe"
     """Interval quasimetric embedding, or metric residual network."""
-    latent_dim: int = 512
+    latent_dim: Count = 512
     """Dimension of the latents, for IQE a multiple of 8."""
-    eps: float = 0.05
+    eps: NotNegative = 0.05
     """ε, how much longer than one step a transition may be, squared."""
 
     def check(self) -> None:
@@ -258,22 +264,18 @@ class QrlConfig(Extraction, ActorConfig):
 class TwoLevelConfig(ImplicitValueConfig):
     """HIQL and everything grown from it: a value, a high policy that proposes subgoals, a low policy that acts."""
 
-    batch_size: int = 256
-    """Transitions per step."""
+    batch_size: Count = 256
     conditioning: Literal["raw", "dual", "analogy", "gcb"] = "analogy"
-    """What stands for a goal: the goal, ψ(g), the dual analogy ψ(g)−ψ(s), or the bisimulation analogy."""
     networks: Literal["mlp", "bilinear"] = "bilinear"
-    """Form of value and policies: MLP on the concatenation, or bilinear in (condition, state)."""
     eta: EtaConfig = field(default_factory=EtaConfig)
-    expectile: float = 0.7
-    """κ of the value loss."""
-    low_alpha: float = 3.0
+    expectile: Inside = 0.7
+    low_alpha: NotNegative = 3.0
     """β_ℓ, temperature of the low policy's advantage weights."""
-    high_alpha: float = 3.0
+    high_alpha: NotNegative = 3.0
     """β_h, temperature of the high policy's advantage weights."""
-    subgoal_steps: int = 20
+    subgoal_steps: Count = 20
     """k, how far ahead a subgoal lies."""
-    high_hold: int = 1
+    high_hold: Count = 1
     """Environment steps a proposed subgoal is kept when acting."""
     bilinear_high_actor: bool = True
     """False: the high policy is a plain MLP on [s; g] (sizes: the trunk's backbone), as it is for raw goals."""

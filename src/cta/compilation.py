@@ -29,7 +29,10 @@ _keeping = False
 
 
 def keep_programs() -> None:
-    """Keep programs whole, too (`cta.training.kept`). For commands only: a notebook may have replaced our functions."""
+    """Keep executables, too (`cta.training.executable_cache`).
+
+    For commands only: a notebook may have replaced our functions.
+    """
     global _keeping
     _keeping = True
 

@@ -2,54 +2,21 @@
 
 import contextlib
 import dataclasses
+import difflib
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
 from tyro.conf import arg
 
-from cta.agent_configs import (
-    ActorConfig,
-    AgentConfig,
-    ConditionedConfig,
-    CrlConfig,
-    DualConfig,
-    EtaConfig,
-    Extraction,
-    GcbConfig,
-    GciqlConfig,
-    GcivlConfig,
-    ImplicitValueConfig,
-    QrlConfig,
-    Sizes,
-    TrunkConfig,
-    TwoLevelConfig,
-)
+from cta.agent_configs import *  # noqa: F403 - whoever needs settings finds them all here
+from cta.agent_configs import AgentConfig
 from cta.errors import CtaError
-from cta.ranges import LARGEST
-
-__all__ = [
-    "ActorConfig",
-    "AgentConfig",
-    "ConditionedConfig",
-    "CrlConfig",
-    "DualConfig",
-    "EtaConfig",
-    "Extraction",
-    "GcbConfig",
-    "GciqlConfig",
-    "GcivlConfig",
-    "ImplicitValueConfig",
-    "QrlConfig",
-    "RunConfig",
-    "Sizes",
-    "TrunkConfig",
-    "TwoLevelConfig",
-    "from_dict",
-    "to_dict",
-]
+from cta.validation import ActionBounds, Count, Natural, NotNegative, Seeds, Share, check_bounds
 
 T = typing.TypeVar("T")
 INFINITE = "inf"
@@ -63,14 +30,18 @@ class RunConfig:
     agent_name: Annotated[str, arg(name="agent", metavar="NAME")] = "cta"
     """Agent; `cta agents` lists them."""
     dataset: Annotated[str, arg(aliases=["--env-name"], metavar="NAME|FILE")] = "desk-play-v0"
-    """Dataset name (`cta data list`), the path of an npz file, or minari:NAME of a local Minari dataset."""
+    """Dataset name (`cta data list`), an npz file, minari:NAME (a local Minari dataset), or lerobot:DIR (a folder)."""
     dataset_dir: str | None = None
     """Folder of datasets (default: OGBench's, ~/.ogbench/data, or $OGBENCH_DATA_DIR)."""
-    holdout: float = 0.1
+    action_bounds: ActionBounds | None = None
+    """Lowest and highest action of the environment, if your own file does not state them (default: [-1, 1])."""
+    normalise_observations: bool = False
+    """Networks see each number of an observation less its mean, divided by its standard deviation in the data."""
+    holdout: Share = 0.1
     """Share of episodes held out of your own data when there is no FILE-val.npz (0: none)."""
-    seeds: tuple[int, ...] = (0,)
+    seeds: Seeds = (0,)
     """Trained together: a count (8 means 0…7) or a list (0,3,5; one alone as `3,` or --seed 3)."""
-    steps: Annotated[int, arg(aliases=["--train-steps"])] = 1_000_000
+    steps: Annotated[Count, arg(aliases=["--train-steps"])] = 1_000_000
     """Optimiser steps."""
     run_dir: str | None = None
     """Run directory (default: SAVE_DIR/[GROUP/]DATASET/AGENT-TIME)."""
@@ -80,29 +51,31 @@ class RunConfig:
     """Name of a group of runs: a folder in SAVE_DIR, and the W&B group."""
     kernels: Literal["auto", "plain", "fused"] = "auto"
     """How steps are computed: fused GPU kernels with bfloat16 products, or plain JAX; auto fuses where it can."""
-    log_interval: int = 5_000
+    size: Literal["paper", "small"] = "paper"
+    """Networks and batches of the paper, or small ones (those of the embedded worlds), for a CPU."""
+    log_interval: Count = 5_000
     """Steps between rows of train.csv."""
-    eval_interval: int = 100_000
+    eval_interval: Natural = 100_000
     """Steps between evaluations (0: none)."""
-    eval_episodes: int = 50
+    eval_episodes: Count = 50
     """Episodes per task and evaluation."""
-    eval_tasks: int | None = None
+    eval_tasks: Count | None = None
     """Evaluate only the first N tasks."""
-    eval_temperature: float = 0.0
+    eval_temperature: NotNegative = 0.0
     """Policy temperature in evaluation (0: the mean action)."""
-    eval_gaussian: float = 0.0
+    eval_gaussian: NotNegative = 0.0
     """Standard deviation of noise added to evaluation actions."""
-    eval_workers: int | None = None
+    eval_workers: Count | None = None
     """Processes that step the simulator (default: the number of cores)."""
-    eval_seed: int = 0
+    eval_seed: Natural = 0
     """Base seed of evaluation episodes."""
-    checkpoint_interval: Annotated[int, arg(aliases=["--save-interval"])] = 100_000
+    checkpoint_interval: Annotated[Natural, arg(aliases=["--save-interval"])] = 100_000
     """Steps between checkpoints (0: only with evaluations and at the end)."""
-    keep: int = 3
+    keep: Natural = 3
     """Checkpoints kept: the last N, besides those a score comes from (0: all)."""
-    videos: Annotated[int, arg(aliases=["--video-episodes"])] = 0
+    videos: Annotated[Natural, arg(aliases=["--video-episodes"])] = 0
     """Videos per task, recorded after training."""
-    video_frame_skip: int = 3
+    video_frame_skip: Count = 3
     """Record every N-th frame."""
     wandb: bool = False
     """Also log to Weights & Biases (needs `pip install 'cta[wandb]'`)."""
@@ -112,6 +85,8 @@ class RunConfig:
         """The dataset's name, also when it was given as a file."""
         if self.dataset.startswith("minari:"):
             return self.dataset.replace(":", "-", 1).replace("/", "-")
+        if self.dataset.startswith("lerobot:"):
+            return f"lerobot-{PurePath(self.dataset.removeprefix('lerobot:')).name}"
         return PurePath(self.dataset).name.removesuffix(".npz")
 
     def planned(self, step: int) -> bool:
@@ -120,29 +95,7 @@ class RunConfig:
 
     def check(self) -> None:
         """Complain in one line about values that make no sense."""
-        if not self.seeds or len(set(self.seeds)) != len(self.seeds) or not all(0 <= s < 2**32 for s in self.seeds):
-            raise CtaError(f"--seeds: {self.seeds} is not a list of different numbers from 0 to {2**32 - 1}")
-        for entry in dataclasses.fields(self):
-            value = getattr(self, entry.name)
-            if isinstance(value, int | float) and not abs(value) <= LARGEST:
-                raise CtaError(f"--{entry.name.replace('_', '-')} must be a number up to {LARGEST}, not {value}")
-        for name in ("steps", "log_interval", "eval_episodes", "video_frame_skip", "eval_tasks", "eval_workers"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise CtaError(f"--{name.replace('_', '-')} must be at least 1, not {getattr(self, name)}")
-        free = (
-            "eval_interval",
-            "checkpoint_interval",
-            "keep",
-            "videos",
-            "eval_temperature",
-            "eval_gaussian",
-            "eval_seed",
-        )
-        for name in free:
-            if getattr(self, name) < 0:
-                raise CtaError(f"--{name.replace('_', '-')} must not be negative")
-        if not 0 <= self.holdout < 1:
-            raise CtaError(f"--holdout is a share of the episodes, from 0 to below 1, not {self.holdout}")
+        check_bounds(self)
         self.agent.check()
 
 
@@ -161,17 +114,55 @@ def from_dict(kind: type[T], values: Any, where: str = "config") -> T:
     """Rebuild a config from `to_dict`'s output; unknown keys and wrong types are errors that name the place."""
     if not isinstance(values, dict):
         raise CtaError(f"{where}: expected an object, found {type(values).__name__}")
-    hints = typing.get_type_hints(kind)
-    unknown = sorted(set(values) - set(hints))
-    if unknown:
-        raise CtaError(f"{where}: unknown setting '{unknown[0]}' for {kind.__name__}")
+    hints = _types(kind, values, where=f"{where}: ")
     return kind(**{key: _convert(hints[key], value, f"{where}.{key}") for key, value in values.items()})
+
+
+def with_settings(config: T, values: Mapping[str, Any], owner: str) -> T:
+    """A config with these settings changed; of a block in it `trunk.rank` or {"trunk": {"rank": …}} change one."""
+    changes: dict[str, Any] = {}
+    for name, value in values.items():
+        block, _, rest = str(name).partition(".")
+        hint = _types(type(config), [block], of=f" of {owner}")[block]
+        old = changes.get(block, getattr(config, block))
+        if dataclasses.is_dataclass(old) and (rest or isinstance(value, Mapping)):
+            changes[block] = with_settings(old, {rest: value} if rest else value, f"{owner}, {block}")
+        else:
+            changes[block] = _convert(hint, value, str(name))
+    return dataclasses.replace(typing.cast(Any, config), **changes)
+
+
+def settings_key(config: AgentConfig, preset: AgentConfig) -> str:
+    """What differs from the preset of (agent, dataset), in short: `lr=0.001;trunk.rank=4`; empty if nothing does."""
+    mine, usual = _flat(to_dict(config)), _flat(to_dict(preset))
+    return ";".join(f"{path}={mine[path]}" for path in sorted(mine) if mine[path] != usual.get(path))
+
+
+def _flat(values: dict[str, Any], where: str = "") -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            found |= _flat(value, f"{where}{name}.")
+        else:
+            found[where + name] = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return found
+
+
+def _types(kind: type, names: typing.Iterable[str], *, where: str = "", of: str = "") -> dict[str, Any]:
+    """The type of every setting; names that are none are an error."""
+    hints = typing.get_type_hints(kind)
+    for name in names:
+        if name not in hints:
+            close = difflib.get_close_matches(str(name), hints, n=1)
+            hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(hints)}"
+            raise CtaError(f"{where}unknown setting '{name}'{of}: {hint}")
+    return hints
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if dataclasses.is_dataclass(hint):
-        return from_dict(typing.cast(type, hint), value, where)
+        return value if isinstance(value, typing.cast(type, hint)) else from_dict(typing.cast(type, hint), value, where)
     if origin in (types.UnionType, typing.Union):
         if value is None and type(None) in arguments:
             return None
@@ -180,11 +171,16 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         return tuple(_convert(arguments[0], item, where) for item in value)
     if origin is Literal and value in arguments:
         return value
+    if hint is str and isinstance(value, str | PurePath):
+        return str(value)
+    if hint is bool and isinstance(value, bool):
+        return value
     if hint is float and value == INFINITE:
         return float(INFINITE)
-    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+    # NumPy's numbers are numbers, too; a bool is none.
+    if not isinstance(value, bool) and isinstance(value, {int: Integral, float: Real}.get(hint, ())):
         with contextlib.suppress(OverflowError):  # of a whole number that no float can hold
-            return float(value)
-    if hint in (int, bool, str) and type(value) is hint:
-        return value
-    raise CtaError(f"{where}: {value!r} is not {getattr(hint, '__name__', None) or str(hint)}")
+            return hint(value)
+    kinds = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    wanted = f"one of {', '.join(map(str, arguments))}" if origin is Literal else kinds.get(hint, "a list")
+    raise CtaError(f"{where}: {value!r:.60} is not {wanted}")

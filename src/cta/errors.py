@@ -1,4 +1,4 @@
-"""The one exception the command line turns into a single readable line."""
+"""The exceptions the command line turns into a single readable line."""
 
 
 class CtaError(Exception):
@@ -8,3 +8,7 @@ class CtaError(Exception):
         """One line of printable characters, whatever the message quotes from a file or a command line."""
         text = " ".join(super().__str__().split())
         return "".join(character if character.isprintable() else "�" for character in text)
+
+
+class RunStopped(CtaError):
+    """A run ends before its last step, or unscored; the message already says what continues it."""

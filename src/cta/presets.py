@@ -1,201 +1,165 @@
 """The paper's settings per agent and dataset, as data: changes to an agent's defaults, and the length of a run.
 
-An agent's family is read off its config's class and conditioning, so an agent of one's own that builds on one of these
-classes gets that family's settings.
+Rules go by the class of an agent's config and what stands for a goal, so an agent of one's own that builds on one of
+these classes gets that family's settings.
 """
 
-from dataclasses import fields, replace
-from typing import Any
+from collections.abc import Collection
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
 
 from cta.config import (
     ActorConfig,
     AgentConfig,
     ConditionedConfig,
     CrlConfig,
-    DualConfig,
-    GcbConfig,
+    Extraction,
     GciqlConfig,
     QrlConfig,
     RunConfig,
-    TrunkConfig,
     TwoLevelConfig,
+    with_settings,
 )
 from cta.envs.names import KNOWN
 
-PAPER_NAMES = {
-    "GCBC": "gcbc",
-    "GCIVL": "gcivl",
-    "GCIQL": "gciql",
-    "QRL": "qrl",
-    "CRL": "crl",
-    "HIQL": "hiql",
-    "CRL^v": "crl-dual",
-    "GCIVL^v": "gcivl-dual",
-    "GCIQL^v": "gciql-dual",
-    "HIQL^v": "hiql-dual",
-    "HIQL^v+alpha": "hiql-analogy",
-    "GCIVL^v+alpha": "gcivl-analogy",
-    "CTA": "cta",
-    "CTA_gcb_psi": "cta-gcb",
-}
-"""Our names of the methods in the paper's tables."""
+
+class Rule(NamedTuple):
+    """Settings of the agents whose config is of a class, on datasets of these names, in a family."""
+
+    agents: type[AgentConfig]
+    where: str
+    changes: dict[str, Any]
+    family: str = ""
+    """raw: without a representation of goals; flat, levels: with one; empty: all."""
+
+
+def _levels(where: str, subgoal_steps: int, batch_size: int) -> Rule:
+    return Rule(TwoLevelConfig, where, {"subgoal_steps": subgoal_steps, "batch_size": batch_size}, "levels")
+
 
 MAZES = ("pointmaze", "antmaze", "humanoidmaze")
+SMALL_WORLDS = "desk-* lights-[23]x?-* lights-4x[23]-*"
+BOARDS = "lights-4x[456]-*"
+"""Larger ones, with the paper's networks."""
+EMBEDDED = f"{SMALL_WORLDS} {BOARDS}"
+LONG_HORIZON = {"discount": 0.995}
 
-TWO_LEVEL = {
-    "scene": {"subgoal_steps": 10, "batch_size": 256},
-    "cube-single": {"subgoal_steps": 30, "batch_size": 256},
-    "cube-double": {"subgoal_steps": 30, "batch_size": 512},
-    "cube-triple": {"subgoal_steps": 30, "batch_size": 1024},
-    "puzzle-3x3": {"subgoal_steps": 20, "batch_size": 256},
-    "puzzle-4x4": {"subgoal_steps": 20, "batch_size": 256},
-    "puzzle-4x5": {"subgoal_steps": 20, "batch_size": 512},
-    "puzzle-4x6": {"subgoal_steps": 20, "batch_size": 1024},
-    "pointmaze": {"subgoal_steps": 25, "batch_size": 256},
-    "antmaze": {"subgoal_steps": 25, "batch_size": 256},
-    "humanoidmaze": {"subgoal_steps": 25, "batch_size": 256},
-}
-"""k and batch of the two-level agents with representations; noisy data use the play data's."""
+SMALL_SIZE = (
+    Rule(AgentConfig, SMALL_WORLDS, {"batch_size": 128, "lr": 1e-3, "tau": 0.01}),
+    Rule(ActorConfig, SMALL_WORLDS, {"hidden": (128, 128, 128)}),
+    Rule(ConditionedConfig, SMALL_WORLDS, {"dual": {"hidden": (64, 64), "dim": 32}}),
+    Rule(ConditionedConfig, SMALL_WORLDS, {"gcb": {"hidden": (64, 64), "dim": 32}}),
+    Rule(ConditionedConfig, SMALL_WORLDS, {"eta": {"hidden": (64, 64), "dim": 16}}),
+    Rule(ConditionedConfig, SMALL_WORLDS, {"trunk": {"hidden": (64, 64), "features": 16, "backbone": (64, 64)}}),
+    Rule(CrlConfig, SMALL_WORLDS, {"latent_dim": 64}),
+    Rule(QrlConfig, SMALL_WORLDS, {"latent_dim": 64}),
+)
+"""Small networks, and what goes with them; on every dataset with `--size small`."""
 
-HIQL_STEPS = {"pointmaze": 25, "antmaze": 25, "humanoidmaze": 100, "play": 10, "noisy": 10}
-"""k of plain HIQL."""
+RULES = (
+    # k and batch of the two-level agents with representations; noisy data use the play data's.
+    _levels("scene-*", 10, 256),
+    _levels("cube-single-*", 30, 256),
+    _levels("cube-double-*", 30, 512),
+    _levels("cube-triple-*", 30, 1024),
+    _levels("puzzle-3x3-* puzzle-4x4-*", 20, 256),
+    _levels("puzzle-4x5-*", 20, 512),
+    _levels("puzzle-4x6-*", 20, 1024),
+    _levels("pointmaze-* antmaze-* humanoidmaze-*", 25, 256),
+    # Plain HIQL.
+    Rule(TwoLevelConfig, "*-play-* *-noisy-*", {"subgoal_steps": 10}, "raw"),
+    Rule(TwoLevelConfig, "pointmaze-* antmaze-*", {"subgoal_steps": 25}, "raw"),
+    Rule(TwoLevelConfig, "humanoidmaze-*", {"subgoal_steps": 100}, "raw"),
+    # Mazes on which agents look further ahead.
+    Rule(ConditionedConfig, "pointmaze-giant-* antmaze-giant-* humanoidmaze-*", LONG_HORIZON, "raw"),
+    Rule(QrlConfig, "pointmaze-giant-* antmaze-giant-* humanoidmaze-*", LONG_HORIZON, "raw"),
+    Rule(ConditionedConfig, "antmaze-giant-* humanoidmaze-*", LONG_HORIZON, "flat"),
+    # The dual learner of the flat agents on mazes.
+    Rule(ConditionedConfig, "pointmaze-* antmaze-* humanoidmaze-*", {"dual.expectile": 0.9}, "flat"),
+    Rule(ConditionedConfig, "pointmaze-*", {"dual.dim": 64}, "flat"),
+    # Pixels.
+    Rule(AgentConfig, "visual-*", {"batch_size": 256, "p_aug": 0.5}),
+    Rule(TwoLevelConfig, "visual-*", {"policy_rep_grad_stop": False}, "raw"),
+    # The embedded worlds, whose tasks take tens of steps rather than hundreds.
+    Rule(AgentConfig, BOARDS, {"batch_size": 256}),
+    *SMALL_SIZE,
+    Rule(AgentConfig, EMBEDDED, {"discount": 0.95, "p_aug": 0.0}),
+    Rule(AgentConfig, "lights-4x4-*", {"discount": 0.97}),
+    Rule(TwoLevelConfig, EMBEDDED, {"subgoal_steps": 5, "policy_rep_grad_stop": True}),
+)
+"""In this order: a later one wins."""
 
 ALPHA = {
     GciqlConfig: {"play": 1.0, "noisy": 0.03, "pointmaze": 0.003, "antmaze": 0.3, "humanoidmaze": 0.1},
     QrlConfig: {"play": 0.3, "noisy": 0.03, "pointmaze": 0.0003, "antmaze": 0.003, "humanoidmaze": 0.001},
     CrlConfig: {"play": 3.0, "noisy": 0.1, "pointmaze": 0.03, "antmaze": 0.1, "humanoidmaze": 0.1},
 }
-"""Weight of behavioural cloning in DDPG+BC, by kind of play data or by maze. AWR temperatures do not vary."""
+"""Weight of behavioural cloning in DDPG+BC, by maze or by kind of data."""
+AWR_ALPHA = 10.0
+"""Temperature of AWR in the flat agents that have it, on every dataset."""
 
-LONG_HORIZON = {"discount": 0.995}
-LONG_MAZES = ("pointmaze-giant", "antmaze-giant", "humanoidmaze")
-"""Mazes on which the agents without representations look further ahead."""
-LONG_DUAL_MAZES = ("antmaze-giant", "humanoidmaze")
-"""The same for the flat agents with representations."""
-
-FLAT_DUAL_MAZE = {
-    "pointmaze": {"expectile": 0.9, "dim": 64},
-    "antmaze": {"expectile": 0.9},
-    "humanoidmaze": {"expectile": 0.9},
+SMALL_RUN = {
+    "steps": 10_000,
+    "log_interval": 500,
+    "eval_interval": 1_000,
+    "eval_episodes": 100,
+    "checkpoint_interval": 1_000,
 }
-"""Changes to the dual learner of the flat agents on mazes."""
-
-PIXELS = {"batch_size": 256, "p_aug": 0.5}
-
-SMALL_WORLDS = ("desk", "lights-3x3")
-SMALL_COMMON = {"batch_size": 128, "lr": 1e-3, "tau": 0.01, "discount": 0.95}
-"""Every agent on the embedded worlds, whose tasks take tens of steps rather than hundreds."""
-SMALL_ETA = {"hidden": (64, 64), "dim": 16}
-SMALL: dict[type[AgentConfig], dict[str, Any]] = {
-    ActorConfig: {"hidden": (128, 128, 128)},
-    ConditionedConfig: {
-        "dual": DualConfig(hidden=(64, 64), dim=32),
-        "gcb": GcbConfig(hidden=(64, 64), dim=32),
-        "trunk": TrunkConfig(hidden=(64, 64), features=16, rank=8, backbone=(64, 64)),
-    },
-    TwoLevelConfig: {"subgoal_steps": 5},
-    CrlConfig: {"latent_dim": 64},
-    QrlConfig: {"latent_dim": 64},
-}
-"""Small networks by class of config."""
-
-RUN = {
-    "pixel": {"steps": 500_000},
-    "small": {
-        "steps": 10_000,
-        "log_interval": 500,
-        "eval_interval": 1_000,
-        "eval_episodes": 100,
-        "checkpoint_interval": 1_000,
-    },
-}
+BOARD_RUN = {"steps": 30_000, "log_interval": 1_000, "eval_interval": 5_000, "checkpoint_interval": 5_000}
+PIXEL_RUN = {"steps": 500_000}
 """Run lengths that differ from RunConfig's defaults, which are the paper's for state observations."""
+RUNS = {SMALL_WORLDS: SMALL_RUN, BOARDS: BOARD_RUN, "visual-*": PIXEL_RUN}
+PARTS = {"log_interval": 20, "eval_interval": 10, "checkpoint_interval": 10}
+"""Intervals of a run at least, as parts of its steps."""
 SHORTEST = 100
 """Steps: no interval is made shorter than this."""
 
 
-def agent_preset(config: AgentConfig, dataset_name: str) -> AgentConfig:
-    """The agent's default config with the paper's values for this dataset."""
-    if _starts(dataset_name, SMALL_WORLDS):
-        return _small(config)
+def agent_preset(config: AgentConfig, dataset_name: str, *, small: bool = False) -> AgentConfig:
+    """The agent's default config with the paper's values for this dataset, or with `small` networks."""
+    raw = not isinstance(config, ConditionedConfig) or config.conditioning == "raw"
+    family = "raw" if raw else "levels" if isinstance(config, TwoLevelConfig) else "flat"
     changes: dict[str, Any] = {}
-    if isinstance(config, ConditionedConfig) and config.conditioning != "raw":
-        changes |= _with_representation(config, dataset_name)
-    elif isinstance(config, ConditionedConfig | QrlConfig):
-        changes |= _baseline(config, dataset_name)
-    changes |= _alpha(config, dataset_name)
-    if dataset_name.startswith("visual-"):
-        changes |= PIXELS
-        if isinstance(config, TwoLevelConfig) and config.conditioning == "raw":
-            changes["policy_rep_grad_stop"] = False
-    return replace(config, **changes)
+    for rule in RULES:
+        here = _is(dataset_name, rule.where) or (small and rule in SMALL_SIZE)
+        if here and isinstance(config, rule.agents) and rule.family in ("", family):
+            changes |= rule.changes
+    if isinstance(config, ConditionedConfig) and not config.eta.use:
+        changes.pop("eta", None)
+    if isinstance(config, Extraction) and config.actor_loss == "ddpgbc":
+        values = next((values for kind, values in ALPHA.items() if isinstance(config, kind)), {})
+        for kind, alpha in values.items():
+            if _is(dataset_name, f"{kind}-*" if kind in MAZES else f"*-{kind}-*"):
+                changes["alpha"] = alpha
+    return with_settings(config, changes, "a preset")
 
 
-def _small(config: AgentConfig) -> AgentConfig:
-    changes: dict[str, Any] = dict(SMALL_COMMON)
-    for kind, values in SMALL.items():
-        if isinstance(config, kind):
-            changes |= values
-    if isinstance(config, ConditionedConfig):
-        changes["eta"] = replace(config.eta, **(SMALL_ETA if config.eta.use else {}))
-    return replace(config, **changes)
+def with_actor_loss(config: AgentConfig, actor_loss: str | None) -> AgentConfig:
+    """The config with another rule of extraction, and the α of that rule; `agent_preset` knows better for a dataset."""
+    if not isinstance(config, Extraction) or actor_loss in (None, config.actor_loss):
+        return config
+    alpha = AWR_ALPHA if actor_loss == "awr" else type(config).alpha
+    return replace(config, actor_loss=actor_loss, alpha=alpha)
 
 
-def _baseline(config: AgentConfig, dataset_name: str) -> dict[str, Any]:
-    """OGBench's settings of the agents without representations."""
-    changes: dict[str, Any] = dict(LONG_HORIZON) if _starts(dataset_name, LONG_MAZES) else {}
-    kind = _kind(dataset_name)
-    if isinstance(config, TwoLevelConfig) and kind in HIQL_STEPS:
-        changes["subgoal_steps"] = HIQL_STEPS[kind]
-    return changes
+def run_preset(config: RunConfig, given: Collection[str] = ()) -> RunConfig:
+    """Run length and intervals for this dataset, except those that are `given`.
 
-
-def _with_representation(config: ConditionedConfig, dataset_name: str) -> dict[str, Any]:
-    """The settings of the two papers that introduced dual goals and dual analogies."""
-    if isinstance(config, TwoLevelConfig):
-        environment = _starts(dataset_name, TWO_LEVEL)
-        return dict(TWO_LEVEL[environment]) if environment else {}
-    changes: dict[str, Any] = dict(LONG_HORIZON) if _starts(dataset_name, LONG_DUAL_MAZES) else {}
-    maze = _starts(dataset_name, MAZES)
-    return changes | ({"dual": replace(config.dual, **FLAT_DUAL_MAZE[maze])} if maze else {})
-
-
-def _alpha(config: AgentConfig, dataset_name: str) -> dict[str, float]:
-    if getattr(config, "actor_loss", "awr") == "awr":
-        return {}
-    values = next((values for kind, values in ALPHA.items() if isinstance(config, kind)), {})
-    kind = _kind(dataset_name)
-    return {"alpha": values[kind]} if kind in values else {}
-
-
-def fit_intervals(config: RunConfig) -> RunConfig:
-    """Of a shorter run than the paper's, intervals that nobody chose are shorter too: a killed one loses a tenth of it.
-
-    Worlds are rolled out in no more often than the paper does; measuring on held-out data costs little.
+    A run shorter than the paper's has shorter intervals, too: if killed it loses a tenth at most. Worlds are rolled out
+    in no more often than in the paper; measuring on held-out data costs little.
     """
-    parts = {"log_interval": 20, "checkpoint_interval": 10}
-    if config.dataset_name not in KNOWN:
-        parts["eval_interval"] = 10
-    usual: dict[str, Any] = {field.name: field.default for field in fields(RunConfig)}
-    unchosen = [name for name in parts if getattr(config, name) == usual[name]]
-    return replace(config, **{n: min(usual[n], max(SHORTEST, config.steps // parts[n])) for n in unchosen})
+    name = config.dataset_name
+    usual = next((run for where, run in RUNS.items() if _is(name, where)), {})
+    config = replace(config, **{key: value for key, value in usual.items() if key not in given})
+    if "steps" not in given:
+        return config
+    fixed = {*given, *usual, *(["eval_interval"] if name in KNOWN else [])}
+    shorter = {key: max(SHORTEST, config.steps // part) for key, part in PARTS.items() if key not in fixed}
+    return replace(config, **{key: min(getattr(config, key), value) for key, value in shorter.items()})
 
 
-def run_preset(config: RunConfig) -> RunConfig:
-    """Run length and intervals for this dataset."""
-    if _starts(config.dataset_name, SMALL_WORLDS):
-        return replace(config, **RUN["small"])
-    if config.dataset_name.startswith("visual-"):
-        return replace(config, **RUN["pixel"])
-    return config
-
-
-def _kind(dataset_name: str) -> str:
-    """The maze's body, or play or noisy."""
-    return _starts(dataset_name, MAZES) or next((k for k in ("play", "noisy") if f"-{k}-" in dataset_name), "")
-
-
-def _starts(dataset_name: str, environments: Any) -> str | None:
-    """The environment this dataset's name begins with."""
-    name = dataset_name.removeprefix("visual-")
-    return next((env for env in environments if name == env or name.startswith(f"{env}-")), None)
+def _is(dataset_name: str, patterns: str) -> bool:
+    """Whether the name, with or without `visual-`, fits one of the patterns."""
+    names = (f"{dataset_name}-", f"{dataset_name.removeprefix('visual-')}-")
+    return any(fnmatchcase(name, pattern) for pattern in patterns.split() for name in names)

@@ -1,42 +1,71 @@
-"""Agents, found by name."""
+"""Agents, found by name: every module of this folder registers its own, and so do installed packages."""
 
 import difflib
+import pkgutil
+import sys
 import typing
+from functools import cache
+from importlib import import_module, metadata
 
-from cta.agents import crl as crl
-from cta.agents import gcbc as gcbc
-from cta.agents import gciql as gciql
-from cta.agents import gcivl as gcivl
-from cta.agents import qrl as qrl
-from cta.agents import two_level as two_level
-from cta.agents.base import REGISTRY, Agent, Entry, Networks, Spec
+from cta import plugins
+from cta.agents.base import REGISTRY, Agent, Entry, Networks, Spec, register
 from cta.config import AgentConfig
 from cta.errors import CtaError
-from cta.outside import load_outside
 
-__all__ = ["REGISTRY", "Agent", "Entry", "Networks", "Spec", "find"]
+__all__ = ["REGISTRY", "Agent", "Entry", "Networks", "Spec", "find", "find_stored", "paper_names", "register"]
+
+ENTRY_POINTS = "cta.agents"
+"""Installed packages name modules in this group; what those register is found like our own."""
+
+
+def _discover() -> None:
+    for module in pkgutil.iter_modules(__path__):
+        import_module(f"{__name__}.{module.name}")
+    for point in metadata.entry_points(group=ENTRY_POINTS):
+        plugins.loaded.append(point.value)
+        try:
+            point.load()
+        except Exception as error:  # somebody else's code: it must not take every command with it
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            print(f"notice: the agents of {point.value} cannot be loaded ({reason})", file=sys.stderr)
+
+
+_discover()
 
 
 def find(name: str) -> Entry:
-    """The agent of this name: a registered one, or `module:Class` from outside the package.
+    """The agent of a name that a person gave: a registered one, or `module:Class`, which is imported.
 
     OGBench's `agents/NAME.py` is understood too.
     """
-    if ":" in name:
-        return _outside(name)
     short = name.removeprefix("agents/").removesuffix(".py")
     if short in REGISTRY:
         return REGISTRY[short]
+    if plugins.is_code(name):
+        return _outside(name)
     close = difflib.get_close_matches(short, REGISTRY, n=1)
     hint = f"did you mean '{close[0]}'?" if close else f"choose one of {', '.join(sorted(REGISTRY))}"
     raise CtaError(f"there is no agent '{name}': {hint}")
 
 
+def find_stored(name: str, where: object) -> Entry:
+    """The agent of a name that stands in a file, which never imports code: a person must have given it, too."""
+    if plugins.is_code(name) and name not in plugins.loaded:
+        raise CtaError(f"{where}: agent {name} is code of its own; to run it, give --agent {name} too")
+    return find(name)
+
+
+@cache
+def paper_names() -> dict[str, str]:
+    """Our names of the methods in the paper's tables."""
+    return {entry.paper_name: name for name, entry in REGISTRY.items() if entry.paper_name}
+
+
 def _outside(name: str) -> Entry:
     """`module:Class`, the module on Python's path or in the current folder; its config is the default of its class."""
-    module_name, _, class_name = name.partition(":")
-    kind = load_outside(name, flag="--agent")
+    kind = plugins.load_plugin(name, flag="--agent")
     if not (isinstance(kind, type) and issubclass(kind, Agent)):
-        raise CtaError(f"--agent {name}: {module_name} has no class {class_name} that is a cta.agents.Agent")
+        module, _, wanted = name.partition(":")
+        raise CtaError(f"--agent {name}: {module} has no class {wanted} that is a cta.agents.Agent")
     config = typing.get_type_hints(kind).get("config", AgentConfig)
-    return Entry(name, class_name, config(), kind)
+    return Entry(name, "", config(), kind)

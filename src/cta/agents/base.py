@@ -101,6 +101,10 @@ class Agent(ABC):
         """Names of the networks with EMA targets."""
         return self.target_names
 
+    def routes(self) -> dict[str, set[str]]:
+        """The networks that each term of the loss trains; all others get no gradient from it."""
+        raise NotImplementedError(f"{type(self).__name__} does not say which networks its terms train")
+
     def trainable(self, step: Int[Array, ""]) -> dict[str, Bool[Array, ""]]:
         """Networks that do not train at every step, with whether they do at this one. Missing names always train."""
         return {}
@@ -119,8 +123,13 @@ class Entry:
 REGISTRY: dict[str, Entry] = {}
 
 
-def register(name: str, *, paper_name: str, config: AgentConfig, build: Callable[[Any], Agent], **changes: Any) -> None:
-    """Make an agent known as `name`: `build(config)`, with `changes` to the default config."""
+def register(
+    name: str, *, config: AgentConfig, build: Callable[[Any], Agent], paper_name: str = "", **changes: Any
+) -> None:
+    """Make an agent known as `name`: `build(config)`, with `changes` to the default config.
+
+    `paper_name` is what the paper's tables call it, if they have it.
+    """
     if name in REGISTRY:
         raise ValueError(f"agent '{name}' is registered twice")
     REGISTRY[name] = Entry(name, paper_name, replace(config, **changes), build)

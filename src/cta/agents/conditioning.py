@@ -3,6 +3,7 @@
 Each may pass through a projection η, and each but the first brings a learner whose loss alone trains it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,8 +14,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from cta.agents.base import Agent, Networks, Spec, Term
 from cta.agents.dual import DualLearner
-from cta.agents.forms import OBSERVATION, Part, encoded
 from cta.agents.gcb import GcbLearner
+from cta.agents.network_builders import OBSERVATION, Part, encoded
 from cta.config import ActorConfig, ConditionedConfig, EtaConfig, TwoLevelConfig
 from cta.goals import Batch
 from cta.nn import Projection
@@ -73,7 +74,7 @@ class Conditioning:
             return stop_gradient(self.learner.represent(networks, goals))
         return stop_gradient(self.learner.analogy(networks, states, goals))
 
-    def code(self, networks: Networks, states: Array, goals: Array) -> Float[Array, "batch ..."]:
+    def goal_embedding(self, networks: Networks, states: Array, goals: Array) -> Float[Array, "batch ..."]:
         """ζ(s,g): η(displacement), ρ(s,g) = η(s,g) for raw goals, or the displacement itself without η."""
         x = self.displacement(networks, states, goals)
         if not self.eta.use:
@@ -84,8 +85,7 @@ class Conditioning:
         """The learner's term of the loss."""
         if self.learner is None:
             return {}
-        name = "dual" if isinstance(self.learner, DualLearner) else "gcb"
-        return {name: self.learner.loss(networks, targets, batch, key)}
+        return {self.learner.term: self.learner.loss(networks, targets, batch, key)}
 
 
 def conditioning_of(config: ActorConfig) -> Conditioning:
@@ -106,23 +106,24 @@ class GoalConditioned(Agent):
     """An agent that knows goals through a `Conditioning`."""
 
     config: ActorConfig
-    own: ClassVar[tuple[str, ...]] = ()
-    """Networks beside the conditioning's."""
+    own_routes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """The networks, beside the conditioning's, that each term of the loss trains."""
     own_targets: ClassVar[tuple[str, ...]] = ()
+    """Those of them that have an EMA target."""
 
     @property
     def goal(self) -> Conditioning:
         return conditioning_of(self.config)
 
-    def code(self, networks: Networks, states: Array, goals: Array) -> Float[Array, "batch ..."]:
+    def goal_embedding(self, networks: Networks, states: Array, goals: Array) -> Float[Array, "batch ..."]:
         """ζ(s,g)."""
-        return self.goal.code(networks, states, goals)
+        return self.goal.goal_embedding(networks, states, goals)
 
     def value(self, networks: Networks, states: Array, goals: Array) -> Float[Array, " batch"]:
         """V(ζ(s,g),s), mean over members, where there is a network of that name."""
         if "value" not in networks:
             return super().value(networks, states, goals)
-        return jnp.mean(networks["value"](self.code(networks, states, goals), states)[..., 0], axis=0)
+        return jnp.mean(networks["value"](self.goal_embedding(networks, states, goals), states)[..., 0], axis=0)
 
     def dual_value(self, networks: Networks, states: Array, goals: Array) -> Float[Array, " batch"]:
         """Ṽ(s,g), mean over members."""
@@ -139,11 +140,20 @@ class GoalConditioned(Agent):
     def targets(self) -> tuple[str, ...]:
         return (*self.goal.targets, *self.own_targets)
 
+    def routes(self) -> dict[str, set[str]]:
+        """The agent's own, the learner's, and η's, which the value trains."""
+        routes = {term: set(names) for term, names in self.own_routes.items()}
+        if self.goal.learner is not None:
+            routes[self.goal.learner.term] = set(self.goal.learner.names)
+        if self.goal.eta.use and not getattr(self.config, "value_rep_grad_stop", False):
+            routes.setdefault("value", set()).add("eta")
+        return routes
+
     def trainable(self, step: Int[Array, ""]) -> dict[str, Bool[Array, ""]]:
         """Pretraining: the dual learner trains for the first n steps only, everything else only after them."""
         learner = self.goal.learner
         n = learner.config.pretrain_steps if isinstance(learner, DualLearner) else 0
         if n == 0 or learner is None:
             return {}
-        names = {*self.goal.names, *self.own} - {*learner.names}
+        names = set(self.goal.names).union(*self.routes().values()) - {*learner.names}
         return dict.fromkeys(learner.names, step < n) | dict.fromkeys(sorted(names), step >= n)

@@ -1,7 +1,7 @@
 """CRL: contrastive RL, where the critic tells goals that were reached from goals that were not; dual goals too."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from cta.agents.base import Networks, Spec, Term, register
 from cta.agents.flat import Extracting
-from cta.agents.forms import OBSERVATION, Part, mlp
+from cta.agents.network_builders import OBSERVATION, Part, mlp
 from cta.config import AgentConfig, CrlConfig
 from cta.goals import Batch, Rows, RowTable, flat_rows, mixed_rows, value_mix
 from cta.losses import contrastive_loss
@@ -21,7 +21,11 @@ class Crl(Extracting):
     """Networks `critic_phi`, `critic_psi`, `actor` and the conditioning's; AWR adds `value_phi`, `value_psi`."""
 
     config: CrlConfig
-    own = ("critic_phi", "critic_psi", "value_phi", "value_psi", "actor")
+    own_routes: ClassVar = {"critic": ("critic_phi", "critic_psi"), "actor": ("actor",)}
+
+    def routes(self) -> dict[str, set[str]]:
+        value = {"value": {"value_phi", "value_psi"}} if self.config.actor_loss == "awr" else {}
+        return super().routes() | value
 
     def critics(self, key: PRNGKeyArray, spec: Spec) -> Networks:
         """logit_m = φ_m(s,a)ᵀψ_m(g)/√d with two members; the value has one and no action."""
@@ -57,7 +61,7 @@ class Crl(Extracting):
 
     def towers(self, name: str, networks: Networks, goals: Array, *inputs: Array) -> tuple[Array, Array]:
         """φ_m(inputs)/√d and ψ_m(ζ(s,g)), each (members, batch, d)."""
-        z = stop_gradient(self.code(networks, inputs[0], goals))
+        z = stop_gradient(self.goal_embedding(networks, inputs[0], goals))
         return networks[f"{name}_phi"](*inputs) / self.config.latent_dim**0.5, networks[f"{name}_psi"](z)
 
     def logits(self, name: str, networks: Networks, goals: Array, *inputs: Array) -> Float[Array, " batch"]:

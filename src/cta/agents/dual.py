@@ -5,13 +5,14 @@ mean ψ̄(x); the dual analogy of a pair is α∨(s,g) = ψ̄(g) − ψ̄(s).
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from cta.agents.base import Networks, Spec, Term
-from cta.agents.forms import OBSERVATION, mlp
+from cta.agents.network_builders import OBSERVATION, mlp
 from cta.config import DualConfig
 from cta.goals import Batch
 from cta.losses import expectile_loss
@@ -27,6 +28,8 @@ class DualLearner:
     config: DualConfig
     discount: float
     layer_norm: bool = True
+    term: ClassVar[str] = "dual"
+    """Its term of the loss."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from cta.agents import extraction
 from cta.agents.base import Acted, Key, Networks, Spec, Term, action
 from cta.agents.conditioning import GoalConditioned
-from cta.agents.forms import policy
+from cta.agents.network_builders import policy
 from cta.config import CrlConfig, GciqlConfig, QrlConfig
 from cta.goals import Batch, Rows, RowTable, flat_rows
 
@@ -35,7 +35,7 @@ class Flat(GoalConditioned):
 
     def mean(self, networks: Networks, states: Array, goals: Array) -> Float[Array, "batch act"]:
         """μ(s,g). The policy takes its condition as it is: η does not learn here."""
-        return networks["actor"](stop_gradient(self.code(networks, states, goals)), states)
+        return networks["actor"](stop_gradient(self.goal_embedding(networks, states, goals)), states)
 
     def act(
         self, networks: Networks, observations: Array, goals: Array, key: Key, temperature: float, memory: Any = None

@@ -1,6 +1,7 @@
 """The goal-conditioned bisimulation (GCB) analogy: pairs (s,g) whose rewards and futures agree are encoded alike."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from cta.agents.base import Networks, Spec, Term
-from cta.agents.forms import OBSERVATION, mlp
+from cta.agents.network_builders import OBSERVATION, mlp
 from cta.config import GcbConfig
 from cta.goals import Batch
 from cta.losses import bisimulation_loss
@@ -21,6 +22,8 @@ class GcbLearner:
     config: GcbConfig
     discount: float
     layer_norm: bool = True
+    term: ClassVar[str] = "gcb"
+    """Its term of the loss."""
     targets: tuple[str, ...] = ()
 
     @property

@@ -1,6 +1,7 @@
 """GCBC: goal-conditioned behavioural cloning."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
@@ -16,7 +17,7 @@ from cta.losses import gaussian_log_prob
 class Gcbc(Flat):
     """Networks `actor`."""
 
-    own = ("actor",)
+    own_routes: ClassVar = {"actor": ("actor",)}
 
     def draw(self, key: PRNGKeyArray, table: RowTable) -> dict[str, Rows]:
         rows = super().draw(key, table)

@@ -1,6 +1,7 @@
 """GCIQL: goal-conditioned implicit Q-learning; with dual representations too."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from cta.agents.base import Networks, Spec, Term, register
 from cta.agents.flat import Extracting
-from cta.agents.forms import value
+from cta.agents.network_builders import value
 from cta.config import GciqlConfig
 from cta.goals import Batch
 from cta.losses import expectile_loss
@@ -20,7 +21,7 @@ class Gciql(Extracting):
     """Networks `value` (a single member), `q` (two, with a target), `actor` and the conditioning's."""
 
     config: GciqlConfig
-    own = ("value", "q", "actor")
+    own_routes: ClassVar = {"value": ("value",), "q": ("q",), "actor": ("actor",)}
     own_targets = ("q",)
 
     def critics(self, key: PRNGKeyArray, spec: Spec) -> Networks:
@@ -32,11 +33,11 @@ class Gciql(Extracting):
 
     def q(self, networks: Networks, states: Array, goals: Array, actions: Array) -> Float[Array, "members batch"]:
         """Q_m(s,g,a). η learns from the value only, so that both read goals the same way."""
-        return networks["q"](stop_gradient(self.code(networks, states, goals)), states, actions)[..., 0]
+        return networks["q"](stop_gradient(self.goal_embedding(networks, states, goals)), states, actions)[..., 0]
 
     def value(self, networks: Networks, states: Array, goals: Array) -> Float[Array, " batch"]:
         """V(s,g)."""
-        z = self.code(networks, states, goals)
+        z = self.goal_embedding(networks, states, goals)
         return networks["value"](stop_gradient(z) if self.config.value_rep_grad_stop else z, states)[0, :, 0]
 
     def terms(self, networks: Networks, targets: Networks, batch: Batch, key: PRNGKeyArray) -> dict[str, Term]:

@@ -1,14 +1,15 @@
 """GCIVL: goal-conditioned implicit value learning; with dual representations, and in transduction form."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from jaxtyping import PRNGKeyArray
 
 from cta.agents import extraction
 from cta.agents.base import Networks, Spec, Term, register
 from cta.agents.flat import Flat
-from cta.agents.forms import value
 from cta.agents.implicit_value import advantage, value_loss
+from cta.agents.network_builders import value
 from cta.config import EtaConfig, GcivlConfig
 from cta.goals import Batch
 
@@ -18,7 +19,7 @@ class Gcivl(Flat):
     """Networks `value`, `actor` and the conditioning's."""
 
     config: GcivlConfig
-    own = ("value", "actor")
+    own_routes: ClassVar = {"value": ("value",), "actor": ("actor",)}
     own_targets = ("value",)
 
     def critics(self, key: PRNGKeyArray, spec: Spec) -> Networks:

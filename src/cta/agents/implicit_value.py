@@ -18,13 +18,13 @@ def value_loss(
     s, s_next, goals = batch["observations"], batch["next_observations"], batch["value_goals"]
     # The target value reads the online η (or its EMA copy), frozen either way.
     source = {**networks, "eta": targets["eta"]} if "eta" in targets else networks
-    z_target = stop_gradient(goal.code(source, s, goals))
-    z_next = stop_gradient(goal.code(source, s_next, goals))
+    z_target = stop_gradient(goal.goal_embedding(source, s, goals))
+    z_next = stop_gradient(goal.goal_embedding(source, s_next, goals))
     v_next = stop_gradient(targets["value"](z_next, s_next)[..., 0])
     v_here = stop_gradient(targets["value"](z_target, s)[..., 0])
     terms = ivl_terms(v_next, v_here, batch["rewards"], batch["masks"], config.discount)
 
-    z = goal.code(networks, s, goals)
+    z = goal.goal_embedding(networks, s, goals)
     if config.value_rep_grad_stop:
         z = stop_gradient(z)
     value = networks["value"](z, s)[..., 0]
@@ -36,6 +36,6 @@ def advantage(
     goal: Conditioning, networks: Networks, states: Array, later: Array, goals: Array
 ) -> Float[Array, " batch"]:
     """`V(ζ(s⁺,g),s⁺) − V(ζ(s,g),s)`, mean over members. Frozen: an advantage only weighs a policy's data."""
-    ahead = jnp.mean(networks["value"](goal.code(networks, later, goals), later)[..., 0], axis=0)
-    here = jnp.mean(networks["value"](goal.code(networks, states, goals), states)[..., 0], axis=0)
+    ahead = jnp.mean(networks["value"](goal.goal_embedding(networks, later, goals), later)[..., 0], axis=0)
+    here = jnp.mean(networks["value"](goal.goal_embedding(networks, states, goals), states)[..., 0], axis=0)
     return stop_gradient(ahead - here)

@@ -9,6 +9,7 @@ import numpy as np
 
 from cta.agents.base import Agent, Networks, Spec
 from cta.errors import CtaError
+from cta.units import UNKNOWN, Units
 
 
 class Policy:
@@ -19,8 +20,16 @@ class Policy:
     """
 
     def __init__(
-        self, agent: Agent, networks: Networks, *, temperature: float = 0.0, noise: float = 0.0, seed: int = 0
+        self,
+        agent: Agent,
+        networks: Networks,
+        units: Units = UNKNOWN,
+        *,
+        temperature: float = 0.0,
+        noise: float = 0.0,
+        seed: int = 0,
     ):
+        self._units = units
         self._device = jax.devices("cpu")[0]
         self._networks = jax.device_put(networks, self._device)
         self._key = jax.device_put(jax.random.key(seed), self._device)
@@ -30,11 +39,12 @@ class Policy:
 
     def __call__(self, observations: np.ndarray, goals: np.ndarray, first: np.ndarray) -> np.ndarray:
         """Actions (slots, act) for observations and goals (slots, …); `first` marks slots that begin an episode."""
-        seen = (np.asarray(observations), np.asarray(goals), np.asarray(first))
+        see = self._units.see
+        seen = (see(np.asarray(observations)), see(np.asarray(goals)), np.asarray(first))
         with jax.default_device(self._device):
             actions, self._memory = self._act(self._networks, *seen, self._key, np.uint32(self._calls), self._memory)
         self._calls += 1
-        return np.asarray(actions)
+        return self._units.act(np.asarray(actions))
 
 
 def _clear(first: Any, memory: jax.Array) -> jax.Array:
@@ -61,26 +71,39 @@ class GoalPolicy:
     """`policy(observation, goal)` → action; single observations (vectors, images) or batches, NumPy in, NumPy out.
 
     `value`, `dual_value`, `analogy` and `subgoal` answer about pairs in the same way, for agents that know them.
+    Actions lie between the environment's `bounds`; where these are None, not known, in [-1,1].
     """
 
     def __init__(
-        self, agent: Agent, networks: Networks, spec: Spec, *, name: str = "", temperature: float = 0.0, seed: int = 0
+        self,
+        agent: Agent,
+        networks: Networks,
+        spec: Spec,
+        units: Units = UNKNOWN,
+        *,
+        name: str = "",
+        temperature: float = 0.0,
+        seed: int = 0,
     ):
         self.agent = agent
         self.networks: Networks = jax.device_put(networks, jax.devices("cpu")[0])
         self.spec = spec
+        self.units = units
+        self.bounds = self.units.bounds
         self.name = name or type(agent).__name__
         self.temperature = temperature
         self._seed = seed
         self._policies: dict[tuple[int, float], Policy] = {}
 
     def __repr__(self) -> str:
-        return f"GoalPolicy({self.name}: observations {self.spec.observation_shape}, actions {self.spec.action_dim})"
+        seen, count = self.spec.observation_shape, self.spec.action_dim
+        scale = "in [-1, 1], their bounds are not known" if self.bounds is None else "between known bounds"
+        return f"GoalPolicy({self.name}: observations {seen}, {count} actions {scale})"
 
     def __call__(
         self, observation: Any, goal: Any, *, temperature: float | None = None, first: bool = False
     ) -> np.ndarray:
-        """Actions in [-1,1]: (act,) for one pair, (batch, act) for a batch.
+        """Actions: (act,) for one pair, (batch, act) for a batch.
 
         `temperature` 0 is the mean action, 1 the policy's own spread; by default the policy's. `first=True` begins a
         new episode, which matters only to agents that hold a subgoal.
@@ -91,7 +114,7 @@ class GoalPolicy:
         observations, goals, single = self._pairs(observation, goal)
         slot = len(observations), heat
         if slot not in self._policies:
-            self._policies[slot] = Policy(self.agent, self.networks, temperature=heat, seed=self._seed)
+            self._policies[slot] = Policy(self.agent, self.networks, self.units, temperature=heat, seed=self._seed)
         actions = self._policies[slot](observations, goals, np.full(len(observations), first))
         return actions[0] if single else actions
 
@@ -116,7 +139,8 @@ class GoalPolicy:
         device = jax.devices("cpu")[0]
         try:
             with jax.default_device(device):
-                answers = np.asarray(answer(self.agent, question)(self.networks, observations, goals))
+                pair = self.units.see(observations), self.units.see(goals)
+                answers = np.asarray(answer(self.agent, question)(self.networks, *pair))
         except NotImplementedError as error:
             raise CtaError(f"no {question} from this policy: the agent '{self.name}' {error}") from None
         return answers[0] if single else answers

@@ -1,6 +1,7 @@
 """QRL: quasimetric RL, which stretches the distances of random pairs while single steps stay one long."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from cta.agents.base import Networks, Spec, Term, register
 from cta.agents.flat import Extracting
-from cta.agents.forms import OBSERVATION, mlp
+from cta.agents.network_builders import OBSERVATION, mlp
 from cta.config import QrlConfig
 from cta.goals import Batch
 from cta.losses import quasimetric_push, step_constraint
@@ -20,7 +21,15 @@ class Qrl(Extracting):
     """Networks `phi` (latents), `quasimetric` (ω of IQE), `log_lambda`, `dynamics` (in latents) and `actor`."""
 
     config: QrlConfig
-    own = ("phi", "quasimetric", "log_lambda", "dynamics", "actor")
+    own_routes: ClassVar = {
+        "value": ("phi", "quasimetric", "log_lambda"),
+        "dynamics": ("phi", "quasimetric", "dynamics"),
+        "actor": ("actor",),
+    }
+
+    def routes(self) -> dict[str, set[str]]:
+        weightless = {"quasimetric"} if self.config.quasimetric_type == "mrn" else set()
+        return {term: names - weightless for term, names in super().routes().items()}
 
     def critics(self, key: PRNGKeyArray, spec: Spec) -> Networks:
         c = self.config

@@ -6,7 +6,7 @@ towards it; both learn by advantage-weighted regression.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from cta.agents import extraction, implicit_value
 from cta.agents.base import Acted, Key, Networks, Spec, Term, action, register
 from cta.agents.conditioning import GoalConditioned
-from cta.agents.forms import OBSERVATION, policy, value
+from cta.agents.network_builders import OBSERVATION, policy, value
 from cta.config import EtaConfig, TwoLevelConfig
 from cta.errors import CtaError
 from cta.goals import Batch, Rows, RowTable, two_level_rows
@@ -28,7 +28,7 @@ class TwoLevel(GoalConditioned):
     """Networks `value`, `high`, `low` and those of the conditioning."""
 
     config: TwoLevelConfig
-    own = ("value", "high", "low")
+    own_routes: ClassVar = {"value": ("value",), "low": ("low",), "high": ("high",)}
     own_targets = ("value",)
 
     @property
@@ -51,6 +51,11 @@ class TwoLevel(GoalConditioned):
             "high": policy(keys[2], spec, condition, length, config=c, hidden=hidden),
             "low": policy(keys[3], spec, part, spec.action_dim, config=c),
         }
+
+    def routes(self) -> dict[str, set[str]]:
+        eta = set() if self.config.policy_rep_grad_stop or not self.config.eta.use else {"eta"}
+        routes = super().routes()
+        return routes | {"low": routes["low"] | eta}
 
     def draw(self, key: PRNGKeyArray, table: RowTable) -> dict[str, Rows]:
         return two_level_rows(key, table, self.config, self.config.subgoal_steps)
@@ -76,7 +81,7 @@ class TwoLevel(GoalConditioned):
         """`L_ℓ = −E[W(V(s',w) − V(s,w); β_ℓ) log π_ℓ(a | ζ(s,w), s)]`."""
         c, s, w = self.config, batch["observations"], batch["low_actor_goals"]
         adv = self.advantage(networks, s, batch["next_observations"], w)
-        z = self.code(networks, s, w)
+        z = self.goal_embedding(networks, s, w)
         # η belongs to the value; the policy takes it as it is.
         if c.policy_rep_grad_stop:
             z = stop_gradient(z)
@@ -89,13 +94,13 @@ class TwoLevel(GoalConditioned):
         w, goals = batch["high_actor_targets"], batch["high_actor_goals"]
         adv = self.advantage(networks, s, w, goals)
         # The subgoal is a label: it may not reshape η to be easier to predict.
-        subgoal = stop_gradient(self.code(networks, s, w))
+        subgoal = stop_gradient(self.goal_embedding(networks, s, w))
         options = {"alpha": c.high_alpha, "std": c.actor_std, "clip": c.awr_clip}
         return extraction.awr("high_actor", adv, self.high_mean(networks, s, goals), subgoal, **options)
 
     def high_mean(self, networks: Networks, states: Array, goals: Array) -> Float[Array, "batch e"]:
         """μ_h. The goal is an input: it may not reshape η either."""
-        condition = goals if self.plain_high else stop_gradient(self.code(networks, states, goals))
+        condition = goals if self.plain_high else stop_gradient(self.goal_embedding(networks, states, goals))
         return networks["high"](condition, states)
 
     def subgoal(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from cta.analysis.semantics import NOTHING, SEVERAL, UNKNOWN, Labels
+from cta.io.figure_files import save_figure as save
 
 INK, QUIET = "#2f3640", "#9aa3ad"
 PALE = {NOTHING: "#d8dce1", SEVERAL: "#b4bac2", UNKNOWN: "#8fb0d0"}
@@ -27,39 +28,25 @@ def draw_map(
     path: Path, places: np.ndarray, tasks: Labels, queries: Sequence[Mapping[str, Any]], *, title: str
 ) -> None:
     """Every pair a dot coloured by its task; the queries numbered."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10.5, 7), dpi=130, facecolor="white", layout="constrained")
-    FigureCanvasAgg(figure)
     ax = figure.add_subplot()
-    size = float(np.clip(60_000 / len(places), 3, 30))
-    # What is unnamed lies below what is named.
-    order = sorted(range(len(tasks.names)), key=lambda i: tasks.names[i] not in PALE)
-    colours = task_colours(tasks.names)
-    for code in order:
-        mine = tasks.codes == code
-        label = f"{tasks.names[code]} ({int(mine.sum()):,})"
-        ax.scatter(*places[mine].T, s=size, color=colours[code], label=label, linewidths=0, rasterized=True)
+    size, colours = float(np.clip(60_000 / len(places), 3, 30)), task_colours(tasks.names)
+    # What is unnamed lies below what is named, and comes last in the legend.
+    for code in sorted(range(len(tasks.names)), key=lambda i: tasks.names[i] in PALE):
+        mine, name = tasks.codes == code, tasks.names[code]
+        style = {"s": size, "color": colours[code], "linewidths": 0, "zorder": 1 + (name not in PALE)}
+        ax.scatter(*places[mine].T, label=f"{name} ({int(mine.sum()):,})", rasterized=True, **style)
     for number, query in enumerate(queries, 1):
         x, y = places[query["point"]]
         ax.plot(x, y, "o", markersize=13, markerfacecolor="white", markeredgecolor=INK, markeredgewidth=1.2, zorder=5)
         ax.text(x, y, str(number), ha="center", va="center_baseline", fontsize=7.5, color=INK, zorder=6)
     ax.set(xticks=[], yticks=[])
-    for spine in ax.spines.values():
-        spine.set_visible(False)
+    ax.spines[:].set_visible(False)
     ax.set_title(title, fontsize=11, color=INK, loc="left")
-    handles, labels = ax.get_legend_handles_labels()
-    back = np.argsort([order.index(i) if tasks.names[i] not in PALE else len(order) + i for i in order]).tolist()
-    figure.legend(
-        [handles[i] for i in back],
-        [labels[i] for i in back],
-        loc="outside right upper",
-        frameon=False,
-        fontsize=8,
-        markerscale=float(np.sqrt(40 / size)),
-        labelcolor=INK,
-    )
+    look = {"frameon": False, "fontsize": 8, "markerscale": float(np.sqrt(40 / size)), "labelcolor": INK}
+    figure.legend(loc="outside right upper", **look)
     save(figure, path)
 
 
@@ -71,17 +58,18 @@ def draw_neighbours(
     tasks: Labels,
     *,
     title: str,
-) -> None:
-    """A row for each query: the pair, then its nearest pairs, each a state and a goal; green marks the same task."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
+) -> int:
+    """A row for each query: the pair, then its nearest pairs, each a state and a goal; green marks the same task.
+
+    Returns how many neighbours are shown: ranks of which some query has no picture are left out whole.
+    """
     from matplotlib.figure import Figure
 
     rows = [query for query in queries if query["point"] in pictures]
     if not rows:
-        return
+        return 0
     side = next(iter(pictures.values()))[0].shape[0]
     cell = 2 * side + GAP
-    # Ranks of which some query has no picture are left out whole.
     shown = nearest[[query["point"] for query in rows]]
     whole = [set(ranked) <= pictures.keys() for ranked in shown.T.tolist()]
     columns = 1 + [*whole, False].index(False)
@@ -97,7 +85,6 @@ def draw_neighbours(
                 same = tasks.codes[point] == tasks.codes[query["point"]]
                 canvas[top + side + 3 : top + side + 8, left : left + cell] = (84, 162, 75) if same else (216, 220, 225)
     figure = Figure(figsize=(canvas.shape[1] / 190, canvas.shape[0] / 190 + 0.4), dpi=100, facecolor="white")
-    FigureCanvasAgg(figure)
     share = 0.4 / (canvas.shape[0] / 190 + 0.4)
     ax = figure.add_axes((0, 0, 1, 1 - share))
     ax.imshow(canvas, interpolation="antialiased")
@@ -107,14 +94,4 @@ def draw_neighbours(
         ax.text(2, r * height + WIDE - 4, name, fontsize=8, color=INK, va="bottom", weight="bold")
     figure.text(0.005, 1 - share / 2, title, fontsize=10, color=INK, va="center")
     save(figure, path)
-
-
-def save(figure: Any, path: Path) -> None:
-    """Write a PNG, all of it or nothing."""
-    from io import BytesIO
-
-    from cta.data.files import write_whole
-
-    buffer = BytesIO()
-    figure.savefig(buffer, format="png")
-    write_whole(path, buffer.getvalue())
+    return columns - 1

@@ -1,4 +1,4 @@
-"""Pictures of states: drawn for the embedded worlds, rendered for OGBench's, schematic where neither works."""
+"""Pictures of states: drawn for the embedded worlds, rendered for OGBench's."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from cta.analysis.draw_schematic import draw_schematic
-from cta.analysis.states import Schematic
 from cta.data import TrajectoryDataset
-from cta.data.files import environment_name
+from cta.data.locations import environment_name
 from cta.envs.desk import find_world
+from cta.envs.desk_draw import canvas, draw
 from cta.envs.names import KNOWN
 from cta.errors import CtaError
 
@@ -23,61 +22,34 @@ IMAGE_TIMES = 2
 
 @dataclass(frozen=True)
 class Painter:
-    """`paint(row)` is an image (side, side, 3) uint8 of a row's state.
+    """`paint(row)` is an image (side, side, 3) uint8 of a row's state, and where it comes from.
 
-    `kind`: drawn, rendered, observed (the observation is an image) or schematic; `note`: why nothing better.
+    `kind`: drawn, rendered, or observed (the observation is an image).
     """
 
     paint: Callable[[int], np.ndarray]
     kind: str
-    note: str | None = None
 
 
 @contextmanager
-def open_painter(dataset_name: str, data: TrajectoryDataset, schematic: Schematic) -> Iterator[Painter]:
-    """The best painter there is for these rows; it holds a simulator while it is open, if it needs one."""
+def open_painter(dataset_name: str, data: TrajectoryDataset) -> Iterator[Painter]:
+    """The painter of these rows; it holds a simulator while it is open, if it needs one. CtaError: nothing can draw."""
     world = find_world(dataset_name)
     if len(data.observation_shape) == 3:
-        yield Painter(lambda row: _enlarged(np.asarray(data.observations[row])[..., :3]), "observed")
+        larger = np.ones((IMAGE_TIMES, IMAGE_TIMES, 1), np.uint8)
+        yield Painter(lambda row: np.kron(data.observations[row][..., :3], larger), "observed")
         return
     if world is not None:
-        from cta.envs.desk_draw import draw
-
-        yield Painter(_canvas(lambda ax, row: draw(ax, world, data.observations[row], labels=False)), "drawn")
+        small = canvas(lambda ax, row: draw(ax, world, data.observations[row], labels=False), DRAWN_PIXELS)
+        yield Painter(small, "drawn")
         return
-    stand_in = _canvas(lambda ax, row: draw_schematic(ax, schematic, schematic.numbers[row], dataset_name))
-    try:
-        env = _simulator(dataset_name, data)
-    except CtaError as problem:
-        yield Painter(stand_in, "schematic", f"schematic pictures: {problem}")
-        return
+    env = _simulator(dataset_name, data)
     try:
         yield Painter(lambda row: _rendered(env, data, row), "rendered")
     finally:
         from cta.envs.ogbench import close_env
 
         close_env(env)
-
-
-def _enlarged(image: np.ndarray) -> np.ndarray:
-    return image.repeat(IMAGE_TIMES, axis=0).repeat(IMAGE_TIMES, axis=1)
-
-
-def _canvas(draw: Callable[[Any, int], None]) -> Callable[[int], np.ndarray]:
-    """A painter that draws into one small figure again and again."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(DRAWN_PIXELS / 100, DRAWN_PIXELS / 100), dpi=100, facecolor="white")
-    canvas = FigureCanvasAgg(figure)
-
-    def paint(row: int) -> np.ndarray:
-        figure.clear()
-        draw(figure.add_axes((0.01, 0.01, 0.98, 0.98)), row)
-        canvas.draw()
-        return np.asarray(canvas.buffer_rgba())[..., :3].copy()
-
-    return paint
 
 
 def _simulator(dataset_name: str, data: TrajectoryDataset) -> Any:

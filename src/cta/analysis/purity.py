@@ -1,23 +1,88 @@
 """How often the nearest pairs mean the same: neighbour purity by task, and how far it survives a change of context.
 
-Queries are pairs in which exactly one event happened; neighbours are any pairs of other episodes. Beside the true
-labels stand shuffled ones, where the neighbours' labels are permuted over all pairs: what a representation that knows
-nothing would score.
+Neighbours are found exactly, in blocks. Queries are pairs in which exactly one event happened; neighbours are any pairs
+of other episodes. Beside the true labels stand shuffled ones, where the neighbours' labels are permuted over all pairs:
+what a representation that knows nothing would score.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from cta.analysis.neighbours import METRICS, NEAREST, Metric, nearest
 from cta.analysis.semantics import Labels, is_single
 
+Metric = Literal["cosine", "l2"]
+METRICS: tuple[Metric, ...] = ("cosine", "l2")
+NEAREST = 10
+BLOCK = 512
 MEASURES = ("purity", "same_task_other_context", "purity_across_contexts")
 QUERIES = 2_000
 ALL = "all"
+SHOWN: Metric = "cosine"
+"""The metric of the short tables."""
+
+
+def nearest(
+    points: np.ndarray,
+    apart: Sequence[np.ndarray],
+    *,
+    metric: Metric = "cosine",
+    count: int = NEAREST,
+    queries: np.ndarray | None = None,
+) -> list[np.ndarray]:
+    """For each query the `count` nearest of the `points` (N, d), nearest first: a list of (Q, count) indices.
+
+    `apart` are arrays of N numbers; result r leaves out every point that shares a number of apart[0] … apart[r] with
+    the query, so the first result is the widest. −1 stands where too few points are left. `queries` are indices into
+    the points, by default all of them. Cosine distances are those of the directions, a zero vector's direction is zero.
+    """
+    points = np.asarray(points, np.float32).reshape(len(points), -1)
+    if metric == "cosine":
+        points = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-12)
+    else:
+        # A common shift changes no distance, and keeps the squares small.
+        points = points - points.mean(axis=0)
+    squares = (points**2).sum(axis=1)
+    chosen = np.arange(len(points)) if queries is None else np.asarray(queries)
+    found = [np.full((len(chosen), count), -1, np.int64) for _ in apart]
+    for begin in range(0, len(chosen), BLOCK):
+        rows = chosen[begin : begin + BLOCK]
+        away = squares - 2 * (points[rows] @ points.T)
+        for result, numbers in zip(found, apart, strict=True):
+            away[numbers[rows][:, None] == numbers] = np.inf
+            best = _smallest(away, count)
+            result[begin : begin + len(rows), : best.shape[1]] = best
+    return found
+
+
+def _smallest(away: np.ndarray, count: int) -> np.ndarray:
+    """Columns of the `count` smallest finite entries of each row, smallest first; −1 for infinite ones."""
+    kept = min(count, away.shape[1])
+    best = np.argpartition(away, kept - 1, axis=1)[:, :kept]
+    distance = np.take_along_axis(away, best, axis=1)
+    order = np.argsort(distance, axis=1, kind="stable")
+    best, distance = np.take_along_axis(best, order, axis=1), np.take_along_axis(distance, order, axis=1)
+    return np.where(np.isfinite(distance), best, -1)
+
+
+def among(episodes: np.ndarray) -> str:
+    """What neighbours are looked for among, in words."""
+    return "pairs of other episodes" if len(np.unique(episodes)) > 1 else "pairs of the one episode there is"
+
+
+def neighbour_groups(episodes: np.ndarray) -> tuple[np.ndarray, int]:
+    """Groups whose members are never each other's neighbours, and how many neighbours every pair can then have.
+
+    The groups are the episodes: two pairs a step apart in one episode are near in any representation and say nothing.
+    Where one episode holds nearly everything, each pair is its own group.
+    """
+    most = int(np.bincount(episodes).max())
+    if len(episodes) - most >= 1:
+        return episodes, min(NEAREST, len(episodes) - most)
+    return np.arange(len(episodes)), min(NEAREST, len(episodes) - 1)
 
 
 @dataclass(frozen=True)
@@ -31,12 +96,12 @@ class Labelled:
     count: int = NEAREST
 
 
-def choose_queries(tasks: Labels, *, most: int = QUERIES, seed: int = 0) -> np.ndarray:
-    """At most `most` pairs of exactly one event, drawn at random, in order."""
+def choose_queries(tasks: Labels) -> np.ndarray:
+    """At most `QUERIES` pairs of exactly one event, drawn at random, in order."""
     single = np.flatnonzero(is_single(tasks))
-    if len(single) <= most:
+    if len(single) <= QUERIES:
         return single
-    return np.sort(np.random.default_rng(seed).choice(single, most, replace=False))
+    return np.sort(np.random.default_rng(0).choice(single, QUERIES, replace=False))
 
 
 def measure(points: np.ndarray, pairs: Labelled, *, metric: Metric, shuffle: int = 0) -> list[dict[str, Any]]:
@@ -72,43 +137,28 @@ def _row(shares: np.ndarray, labels: str, task: str) -> dict[str, Any]:
     return {"labels": labels, "task": task, "queries": len(shares), **values}
 
 
-def measure_all(
-    representations: Mapping[tuple[str, str], np.ndarray], pairs: Labelled, *, shuffle: int = 0
-) -> list[dict[str, Any]]:
-    """Rows of {(representation, network): points} by both metrics."""
-    return [
-        {"representation": name, "network": network, **row, "neighbours": pairs.count}
-        for (name, network), points in representations.items()
-        for metric in METRICS
-        for row in measure(points, pairs, metric=metric, shuffle=shuffle)
-    ]
-
-
-def table(rows: Sequence[Mapping[str, Any]], *, metric: Metric = "cosine") -> list[dict[str, Any]]:
+def table(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """A short table in per cent: a line for each representation and network, means and deviations over seeds."""
     lines = []
-    mine = [row for row in rows if row["metric"] == metric and row["task"] == ALL]
-    for key in dict.fromkeys((row["representation"], row["network"]) for row in mine):
-        these = [row for row in mine if (row["representation"], row["network"]) == key]
+    mine = [row for row in rows if row["metric"] == SHOWN and row["task"] == ALL]
+    for name, network in dict.fromkeys((row["representation"], row["network"]) for row in mine):
+        these = [row for row in mine if (row["representation"], row["network"]) == (name, network)]
         true = [row for row in these if row["labels"] == "true"]
-        chance = [row for row in these if row["labels"] == "shuffled"]
-        line: dict[str, Any] = {"representation": key[0], "network": key[1], "seeds": len(true)}
-        columns = {name: [row[name] for row in true] for name in MEASURES}
-        columns["purity_shuffled_labels"] = [row["purity"] for row in chance]
-        for name, values in columns.items():
-            line[f"{name}_%"] = round(100 * fmean(values), 1)
+        columns = {measure: [row[measure] for row in true] for measure in MEASURES}
+        columns["purity_shuffled_labels"] = [row["purity"] for row in these if row["labels"] == "shuffled"]
+        line: dict[str, Any] = {"representation": name, "network": network, "seeds": len(true)}
+        for column, values in columns.items():
+            line[f"{column}_%"] = round(100 * fmean(values), 1)
             if len(values) > 1:
-                line[f"{name}_sd"] = round(100 * pstdev(values), 1)
+                line[f"{column}_sd"] = round(100 * pstdev(values), 1)
         lines.append(line)
     return lines
 
 
-def task_table(
-    rows: Sequence[Mapping[str, Any]], representation: str, *, network: str = "trained", metric: Metric = "cosine"
-) -> list[dict[str, Any]]:
-    """The same for one representation, a line for each task."""
-    mine = [row for row in rows if (row["representation"], row["network"]) == (representation, network)]
-    mine = [row for row in mine if row["metric"] == metric and row["labels"] == "true" and row["task"] != ALL]
+def task_table(rows: Sequence[Mapping[str, Any]], representation: str) -> list[dict[str, Any]]:
+    """The same for one trained representation, a line for each task."""
+    mine = [row for row in rows if (row["representation"], row["network"]) == (representation, "trained")]
+    mine = [row for row in mine if row["metric"] == SHOWN and row["labels"] == "true" and row["task"] != ALL]
     lines = []
     for task in dict.fromkeys(row["task"] for row in mine):
         these = [row for row in mine if row["task"] == task]

@@ -1,6 +1,10 @@
-"""What an agent makes of a pair: the difference of the observations, ψ(g), the analogy, and its code η."""
+"""What an agent makes of a pair: the difference of the observations, ψ(g), the analogy, and its code η.
 
-from collections.abc import Iterator
+`tsne` places a representation of many pairs in two dimensions, by openTSNE.
+"""
+
+import os
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -9,40 +13,50 @@ import numpy as np
 from cta.agents import Agent, Networks, Spec
 from cta.agents.conditioning import GoalConditioned
 from cta.agents.dual import DualLearner
-from cta.agents.gcb import GcbLearner
-from cta.analysis.pairs import Pairs
+from cta.analysis.queries import Pairs
 from cta.data import TrajectoryDataset
+from cta.data.progress import progress
 from cta.errors import CtaError
+from cta.io import provenance
 
 BATCH = 1024
 POOLED = 16
 """Side to which images are averaged before they are subtracted from each other."""
-
 DIFFERENCE = "g − s"
+EXAGGERATED = 0.25
+"""Share of the iterations with exaggerated attraction, in which clusters form."""
+REPORTED = 5
+"""Iterations between two reports of progress."""
+
+Function = Callable[[Networks, Any, Any], Any]
+"""(networks, states, goals) → a representation of the pairs."""
 
 
-def names(agent: Agent) -> tuple[str, ...]:
-    """Representations of an agent, the mapped one (an analogy, or what stands in its place) marked by `mapped`."""
+def functions(agent: Agent) -> dict[str, Function]:
+    """The representations of an agent by name."""
     if not isinstance(agent, GoalConditioned) or not agent.goal.names:
         raise CtaError(
             f"{type(agent).__name__} learns no representation of state–goal pairs to map; "
             "use an agent with one: cta, cta-gcb, hiql, hiql-dual, hiql-analogy, gcivl-dual, gcivl-analogy, …"
         )
-    goal = agent.goal
-    found: list[str] = []
-    if goal.learner is not None:
-        analogy = "α∨" if isinstance(goal.learner, DualLearner) else "α(GCB)"
-        pairwise = isinstance(goal.learner, GcbLearner) and goal.learner.config.use == "pair"
-        found += [analogy] if pairwise else ["ψ(g)", analogy]
+    goal, learner = agent.goal, agent.goal.learner
+    found: dict[str, Function] = {}
+    if isinstance(learner, DualLearner):
+        found["ψ(g)"] = lambda networks, states, goals: learner.represent(networks, goals)
+        found["α∨"] = learner.analogy
+    elif learner is not None:
+        if learner.config.use == "psi":
+            found["ψ(g)"] = lambda networks, states, goals: networks["state"](goals)
+        found["α(GCB)"] = learner.analogy
     if goal.eta.use:
         inside = {"raw": "ρ(s,g)", "dual": "η(ψ(g))", "analogy": "η(α∨)", "gcb": "η(α(GCB))"}
-        found.append(inside[goal.kind])
-    return tuple(found)
+        found[inside[goal.kind]] = goal.goal_embedding
+    return found
 
 
 def mapped(agent: Agent) -> str:
     """The representation whose map is drawn: the analogy if there is one, else the code."""
-    found = names(agent)
+    found = list(functions(agent))
     return next((name for name in found if name.startswith("α")), found[-1])
 
 
@@ -53,25 +67,15 @@ def untrained(agent: Agent, spec: Spec, seed: int) -> Networks:
 
 
 def represent(agent: Agent, networks: Networks, data: TrajectoryDataset, pairs: Pairs) -> dict[str, np.ndarray]:
-    """{name: (N, dim) float32} for the names of `names`."""
-    wanted = names(agent)
-    assert isinstance(agent, GoalConditioned)
-    goal = agent.goal
+    """{name: (N, dim) float32} of all representations."""
+    found = functions(agent)
 
     @jax.jit
     def of(networks: Networks, states: Any, goals: Any) -> dict[str, Any]:
-        values: list[Any] = []
-        if isinstance(goal.learner, DualLearner):
-            values += [goal.learner.represent(networks, goals), goal.learner.analogy(networks, states, goals)]
-        elif goal.learner is not None:
-            values += [networks["state"](goals)] if goal.learner.config.use == "psi" else []
-            values += [goal.learner.analogy(networks, states, goals)]
-        if goal.eta.use:
-            values += [goal.code(networks, states, goals)]
-        return dict(zip(wanted, values, strict=True))
+        return {name: function(networks, states, goals) for name, function in found.items()}
 
     parts = [jax.tree.map(np.asarray, of(networks, *batch)) for batch in _batches(data, pairs)]
-    return {name: np.concatenate([part[name] for part in parts])[: len(pairs)] for name in wanted}
+    return {name: np.concatenate([part[name] for part in parts])[: len(pairs)] for name in found}
 
 
 def difference(data: TrajectoryDataset, pairs: Pairs) -> np.ndarray:
@@ -103,3 +107,48 @@ def _batches(data: TrajectoryDataset, pairs: Pairs) -> Iterator[tuple[np.ndarray
     for begin in range(0, len(pairs), size):
         rows = np.arange(begin, begin + size) % len(pairs)
         yield tuple(np.asarray(data.observations[index[rows]]) for index in (pairs.states, pairs.goals))  # type: ignore[misc]
+
+
+def tsne_settings(points: int, *, perplexity: float, iterations: int, seed: int) -> dict[str, Any]:
+    """What fixes a map, as plain data."""
+    if points < 5:
+        raise CtaError(f"a map needs at least 5 pairs, not {points}")
+    return {
+        "name": "t-SNE",
+        "library": "openTSNE",
+        "version": provenance.versions(("openTSNE",))["openTSNE"],
+        "metric": "euclidean",
+        "perplexity": min(perplexity, (points - 1) / 3),
+        "iterations": iterations,
+        "exaggerated_iterations": int(EXAGGERATED * iterations),
+        "exaggeration": 12,
+        "initialization": "pca",
+        "repulsion": "fft",
+        "seed": seed,
+    }
+
+
+def tsne(points: np.ndarray, settings: dict[str, Any]) -> np.ndarray:
+    """(N, d) → (N, 2)."""
+    # Threads that wait busily cost a shared machine twice; read when the library is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    try:
+        import openTSNE
+        from openTSNE import affinity, initialization
+    except ImportError as error:
+        raise CtaError("the map needs openTSNE: pip install 'cta[report]'") from error
+
+    points = np.asarray(points, np.float32)
+    common = {"n_jobs": min(4, os.cpu_count() or 1), "random_state": settings["seed"]}
+    # Trees and approximate searches pay only for many points; exact neighbours are the same on every machine.
+    near = {"perplexity": settings["perplexity"], "metric": settings["metric"], "method": "exact"}
+    early, iterations = settings["exaggerated_iterations"], settings["iterations"]
+    with progress("t-SNE", total=iterations, unit="iterations") as advance:
+        reports = {"callbacks": lambda *_: advance(REPORTED), "callbacks_every_iters": REPORTED}
+        start = initialization.pca(points, random_state=settings["seed"])
+        affinities = affinity.PerplexityBasedNN(points, **near, **common)
+        places: Any = openTSNE.TSNEEmbedding(
+            start, affinities, negative_gradient_method=settings["repulsion"], **common
+        )
+        places = places.optimize(early, exaggeration=settings["exaggeration"], momentum=0.5, **reports)
+        return np.asarray(places.optimize(iterations - early, momentum=0.8, **reports))

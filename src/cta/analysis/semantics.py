@@ -2,6 +2,7 @@
 
 A dataset is read once into `Semantics`; tasks and contexts of any pairs then follow. A pair in which exactly one event
 happened is named after it ("open the drawer", "press 5"); the others are "nothing changes" and "several changes".
+A `Schematic` is a state in a few numbers, enough to draw it without a simulator.
 """
 
 from collections.abc import Callable
@@ -9,11 +10,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cta.analysis import states
 from cta.data import TrajectoryDataset
+from cta.envs.desk import decode, find_world
 from cta.envs.names import family
 from cta.errors import CtaError
-from cta.ooc.components import Layout, Rule, find_layout
+from cta.ooc.components import DRAWER_TRAVEL, WINDOW_TRAVEL, Layout, Rule, find_layout
 
 NOTHING, SEVERAL, UNKNOWN = "nothing changes", "several changes", "unlabelled"
 MOVED = 0.04
@@ -25,10 +26,16 @@ MAZE_UNIT, MAZE_MOVE = 4.0, 1.0
 """Side of a maze cell, and the shortest displacement that has a direction."""
 DIRECTIONS = ("east", "north-east", "north", "north-west", "west", "south-west", "south", "south-east")
 
-Happened = tuple[np.ndarray, np.ndarray]
-"""Which events happened in each pair (N, E) bool, and whether anything changed (N,) bool."""
-Events = Callable[[np.ndarray, np.ndarray], Happened]
-"""(state rows, goal rows) → what happened between them."""
+ORIGIN, SCALE = np.array([0.425, 0.0, 0.0], np.float32), 10.0
+"""Positions in an observation of OGBench are (p − origin)·scale."""
+ARM_JOINTS, PROPRIOCEPTION = 14, 19
+"""Where objects begin in `qpos` and in an observation: cubes first, 7 numbers each in `qpos`, 9 in an observation."""
+CUBES = {"single": 1, "double": 2, "triple": 3, "quadruple": 4}
+SHOWN_NUMBERS = 8
+"""How much of an observation stands for a state of which nothing else is known."""
+
+Events = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""(state rows, goal rows) → which events happened in each pair, (N, E) bool; a column more is a change with no name."""
 
 
 @dataclass(frozen=True)
@@ -45,25 +52,21 @@ class Semantics:
 
     event_names: tuple[str, ...] = ()
     events: Events | None = None
+    """None where tasks and contexts cannot be told."""
     sides: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     """Discrete components of every row, (rows, C): the context of a pair is its state's."""
     words: tuple[tuple[str, ...], ...] = ()
     """words[c][v] says that component c has value v."""
     joiner: str = ", "
 
-    @property
-    def known(self) -> bool:
-        """Whether tasks and contexts can be told at all."""
-        return self.events is not None
-
     def tasks(self, states: np.ndarray, goals: np.ndarray) -> Labels:
         """What happens between these rows."""
         if self.events is None:
             return Labels((UNKNOWN,), np.zeros(len(states), np.int64))
-        happened, changed = self.events(states, goals)
-        names = (*self.event_names, NOTHING, SEVERAL)
-        one = happened.sum(axis=1) == 1
-        codes = np.where(one, happened.argmax(axis=1), np.where(changed, len(names) - 1, len(names) - 2))
+        happened = self.events(states, goals)
+        names, count = (*self.event_names, NOTHING, SEVERAL), happened.sum(axis=1)
+        one = (count == 1) & happened[:, : len(self.event_names)].any(axis=1)
+        codes = np.where(one, happened.argmax(axis=1), np.where(count, len(names) - 1, len(names) - 2))
         used, fresh = np.unique(codes, return_inverse=True)
         return Labels(tuple(names[i] for i in used.tolist()), fresh.reshape(-1))
 
@@ -87,16 +90,15 @@ def read(dataset_name: str, data: TrajectoryDataset) -> Semantics:
     kind = family(dataset_name)
     try:
         if kind == "cube":
-            return _cubes(states.objects(dataset_name, data).cubes)
+            return _cubes(cube_places(dataset_name, data))
         if kind.endswith("maze"):
             return _maze(data)
         layout = find_layout(dataset_name)
-        seen = data.observations if len(data.observation_shape) == 1 else None
-        sides = Rule().values(layout, layout.measure(seen, data.info)).astype(np.int64)
+        sides = Rule().values(layout, layout.measure(vectors(data), data.info)).astype(np.int64)
         if layout.patterns:
             return _lights(layout, sides)
         if kind == "scene":
-            return _with_cube(_parts(layout, sides), states.objects(dataset_name, data).cubes[:, 0])
+            return _with_cube(_parts(layout, sides), cube_places(dataset_name, data)[:, 0])
         return _parts(layout, sides)
     except CtaError:
         return Semantics()
@@ -107,9 +109,10 @@ def _lights(layout: Layout, lights: np.ndarray) -> Semantics:
     count = len(layout.components)
     patterns = np.array([[light in flips for light in range(count)] for flips in layout.patterns], np.int64)
 
-    def events(states: np.ndarray, goals: np.ndarray) -> Happened:
+    def events(states: np.ndarray, goals: np.ndarray) -> np.ndarray:
         flipped = lights[states] ^ lights[goals]
-        return np.all(flipped[:, None] == patterns[None], axis=-1), np.asarray(flipped.any(axis=1))
+        pressed = np.all(flipped[:, None] == patterns[None], axis=-1)
+        return np.column_stack([pressed, flipped.any(axis=1) & ~pressed.any(axis=1)])
 
     names = tuple(f"press {i}" for i in range(len(patterns)))
     return Semantics(names, events, lights, (("0", "1"),) * count, joiner="")
@@ -127,10 +130,9 @@ def _parts(layout: Layout, sides: np.ndarray) -> Semantics:
             names += [f"{verb} the {thing}" for verb in verbs]
         words.append(tuple(f"{thing} {value}" for value in component.values))
 
-    def events(states: np.ndarray, goals: np.ndarray) -> Happened:
+    def events(states: np.ndarray, goals: np.ndarray) -> np.ndarray:
         step = sides[goals] - sides[states]
-        happened = np.stack([step == 1, step == -1], axis=-1).reshape(len(states), -1)
-        return happened, np.asarray(happened.any(axis=1))
+        return np.stack([step == 1, step == -1], axis=-1).reshape(len(states), -1)
 
     return Semantics(tuple(names), events, sides, tuple(words))
 
@@ -141,12 +143,11 @@ def _with_cube(scene: Semantics, cube: np.ndarray) -> Semantics:
     within = scene.events
     assert within is not None
 
-    def events(states: np.ndarray, goals: np.ndarray) -> Happened:
-        happened, changed = within(states, goals)
+    def events(states: np.ndarray, goals: np.ndarray) -> np.ndarray:
         moved = np.linalg.norm(cube[goals] - cube[states], axis=1) > MOVED
         # A cube that lies in the drawer travels with it, and going in or out has its own name.
         moved &= ~(inside[states] | inside[goals])
-        return np.concatenate([happened, moved[:, None]], axis=1), changed | moved
+        return np.column_stack([within(states, goals), moved])
 
     return Semantics((*scene.event_names, "move the cube"), events, scene.sides, scene.words)
 
@@ -156,9 +157,8 @@ def _cubes(cubes: np.ndarray) -> Semantics:
     x, y, z = np.moveaxis(cubes, -1, 0)
     sides = np.stack([x > TABLE_MIDDLE, y > 0, z > LIFTED], axis=-1).astype(np.int64).reshape(len(cubes), -1)
 
-    def events(states: np.ndarray, goals: np.ndarray) -> Happened:
-        moved = np.linalg.norm(cubes[goals] - cubes[states], axis=-1) > MOVED
-        return moved, moved.any(axis=1)
+    def events(states: np.ndarray, goals: np.ndarray) -> np.ndarray:
+        return np.linalg.norm(cubes[goals] - cubes[states], axis=-1) > MOVED
 
     numbers = range(cubes.shape[1])
     words = tuple(
@@ -169,15 +169,99 @@ def _cubes(cubes: np.ndarray) -> Semantics:
 
 def _maze(data: TrajectoryDataset) -> Semantics:
     """A task is a direction, a context the cell it starts from."""
-    xy = states.places(data)
+    xy = places(data)
     cells = np.floor(xy / MAZE_UNIT + 0.5).astype(np.int64)
     cells -= cells.min(axis=0)
 
-    def events(states: np.ndarray, goals: np.ndarray) -> Happened:
+    def events(states: np.ndarray, goals: np.ndarray) -> np.ndarray:
         step = xy[goals] - xy[states]
         far = np.linalg.norm(step, axis=1) > MAZE_MOVE
         octant = np.round(np.arctan2(step[:, 1], step[:, 0]) / (np.pi / 4)).astype(np.int64) % len(DIRECTIONS)
-        return (octant[:, None] == np.arange(len(DIRECTIONS))) & far[:, None], far
+        return (octant[:, None] == np.arange(len(DIRECTIONS))) & far[:, None]
 
     words = tuple(tuple(f"{axis} {i}" for i in range(int(cells[:, c].max()) + 1)) for c, axis in enumerate("xy"))
     return Semantics(tuple(f"go {direction}" for direction in DIRECTIONS), events, cells, words)
+
+
+@dataclass(frozen=True)
+class Schematic:
+    """How a state is drawn (desk, puzzle, scene, cube, maze, vector), what its numbers mean, and the numbers."""
+
+    kind: str
+    meaning: tuple[str, ...]
+    numbers: np.ndarray
+    """(rows, len(meaning)). Parts, drawer and window: 0 shut, 1 open. Bits and lights: 0, 1. Places as in the world."""
+
+
+def places(data: TrajectoryDataset) -> np.ndarray:
+    """xy in a maze, (rows, 2)."""
+    seen = vectors(data)
+    if seen is None:
+        raise CtaError(f"{data.name}: images do not show the place in numbers")
+    return np.asarray(seen[:, :2], np.float64)
+
+
+def vectors(data: TrajectoryDataset) -> np.ndarray | None:
+    """The observations, where they are numbers and not images."""
+    return data.observations if len(data.observation_shape) == 1 else None
+
+
+def cube_places(dataset_name: str, data: TrajectoryDataset) -> np.ndarray:
+    """Where the cubes of a manipulation world are, in metres, (rows, cubes, 3)."""
+    kind, word = family(dataset_name), dataset_name.removeprefix("visual-").split("-")[1]
+    count = CUBES[word] if kind == "cube" else int(kind == "scene")
+    qpos, seen = data.info.get("qpos"), vectors(data)
+    if qpos is not None and qpos.shape[1] >= ARM_JOINTS + 7 * count:
+        return qpos[:, ARM_JOINTS : ARM_JOINTS + 7 * count].reshape(data.num_rows, count, 7)[..., :3]
+    if seen is None or seen.shape[1] < PROPRIOCEPTION + 9 * count:
+        raise CtaError(f"{data.name}: neither observations nor qpos show where the cubes are")
+    cubes = seen[:, PROPRIOCEPTION : PROPRIOCEPTION + 9 * count].reshape(data.num_rows, count, 9)
+    return cubes[..., :3] / SCALE + ORIGIN
+
+
+def schematic(dataset_name: str, data: TrajectoryDataset) -> Schematic:
+    """The numbers of every row; of an unknown world the beginning of its observations, of its images nothing."""
+    try:
+        if find_world(dataset_name) is not None:
+            return _desk(dataset_name, data)
+        if family(dataset_name).endswith("maze"):
+            return Schematic("maze", ("x", "y"), places(data).astype(np.float32))
+        if family(dataset_name) in ("cube", "puzzle", "scene"):
+            return _arm(dataset_name, data)
+    except CtaError:
+        pass
+    seen = vectors(data)
+    flat = np.zeros((data.num_rows, 0), np.float32) if seen is None else np.asarray(seen[:, :SHOWN_NUMBERS])
+    return Schematic("vector", tuple(f"observation {i}" for i in range(flat.shape[1])), flat)
+
+
+def _desk(dataset_name: str, data: TrajectoryDataset) -> Schematic:
+    world = find_world(dataset_name)
+    assert world is not None
+    gripper, grip, parts, bits = decode(world, data.observations)
+    locked = {bit: part.name for part in world.parts for bit in part.locks}
+    names = [f"{locked[i]} unlocked" if i in locked else f"light {i}" for i in range(len(world.buttons))]
+    meaning = ("gripper x", "gripper y", "grip", *(part.name for part in world.parts), *names)
+    numbers = np.column_stack([np.asarray(values, np.float32) for values in (gripper, grip, parts, bits)])
+    return Schematic("desk" if world.parts else "puzzle", meaning, numbers)
+
+
+def _arm(dataset_name: str, data: TrajectoryDataset) -> Schematic:
+    """The effector where observations show it, the cubes, and the other parts of the world."""
+    kind, cubes, seen = family(dataset_name), cube_places(dataset_name, data), vectors(data)
+    columns, meaning = [], []
+    if seen is not None and seen.shape[1] >= PROPRIOCEPTION:
+        columns += [seen[:, 12:15] / SCALE + ORIGIN, seen[:, 17] / 3]
+        meaning += ["effector x", "effector y", "effector z", "gripper"]
+    columns += [cubes.reshape(data.num_rows, -1)]
+    meaning += [f"cube {i} {axis}" for i in range(cubes.shape[1]) for axis in "xyz"]
+    if kind != "cube":
+        measured = find_layout(dataset_name).measure(seen, data.info)
+        if kind == "scene":
+            meaning = [name.replace("cube 0", "cube") for name in meaning]
+            columns += [measured[:, :4] / (DRAWER_TRAVEL, WINDOW_TRAVEL, 1, 1)]
+            meaning += ["drawer", "window", "drawer unlocked", "window unlocked"]
+        else:
+            columns += [measured]
+            meaning += [f"light {i}" for i in range(measured.shape[1])]
+    return Schematic(kind, tuple(meaning), np.column_stack(columns).astype(np.float32))

@@ -1,92 +1,133 @@
-"""What is measured: an agent, how many seeds, which batch, on which data."""
+"""What is measured: an agent, how many seeds, which batch, on which data.
 
+Every case has a process of its own, so that peaks of memory are the case's, and what is compiled is compiled afresh:
+`python -m cta.bench.cases` reads a request as JSON from standard input and prints its entries as the last line.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cta.agents import Agent, find
+from cta.bench import Data
+from cta.bench.clock import BLOCK
+from cta.compilation import enable_cache, keep_programs
 from cta.data import TrajectoryDataset
+from cta.envs.datasets import open_dataset
+from cta.errors import CtaError
+from cta.io.provenance import hardware
 from cta.presets import agent_preset
 from cta.training.fast import make_learner
-from cta.training.learner import Learner, spec_of
+from cta.training.learner import spec_of
+from cta.training.seeds import SeedGroup
+from cta.training.source import open_source
 
+Entry = dict[str, Any]
+"""One measurement of a record: `what`, the facts of its case, and numbers."""
 EPISODE_ROWS = 1001
 """Rows of a synthetic episode, those of OGBench's manipulation data."""
+MEASURES = {
+    "train": "training.measure_training",
+    "start": "training.measure_start",
+    "profile": "training.measure_profile",
+    "reference": "reference.measure_reference",
+}
+"""Kinds of measurements of a case, and the functions (case, dataset) → entries that make them."""
 
 
 @dataclass(frozen=True)
-class DataShape:
-    """A dataset by name, or random rows of a shape."""
+class Case(Data):
+    """One training program, on a named dataset or on random rows of a shape. `batch_size` 0 takes the agent's own."""
 
-    dataset: str | None = None
-    dataset_dir: str | None = None
-    rows: int = 1_000_000
-    observation_dim: int = 83
-    action_dim: int = 5
+    agent: str = "cta"
+    seeds: int = 1
+    batch_size: int = 0
 
-    @property
-    def label(self) -> str:
-        """How entries call this data."""
-        return self.dataset or f"random {self.rows}x{self.observation_dim}, {self.action_dim} actions"
-
-    def open(self) -> TrajectoryDataset:
+    def open_data(self) -> TrajectoryDataset:
         """The rows themselves. Random ones are normal observations and uniform actions, in whole episodes."""
         if self.dataset is not None:
-            from cta.envs.datasets import open_dataset
-
             return open_dataset(self.dataset, dataset_dir=self.dataset_dir)[1]
         rng = np.random.default_rng(0)
         observations = rng.standard_normal((self.rows, self.observation_dim), dtype=np.float32)
         actions = 2 * rng.random((self.rows, self.action_dim), dtype=np.float32) - 1
         terminals = np.zeros(self.rows, bool)
         terminals[EPISODE_ROWS - 1 :: EPISODE_ROWS] = True
-        terminals[-1] = True
-        if self.rows > 1:
-            terminals[-2] = False  # a last episode of a single row would hold no transition
+        terminals[-2:] = [False, True]  # a last episode of a single row would hold no transition
         return TrajectoryDataset(observations, actions, terminals, name="random")
-
-
-@dataclass(frozen=True)
-class Case:
-    """One training program. `batch_size` 0 takes the agent's own for this data."""
-
-    agent: str = "cta"
-    seeds: int = 1
-    batch_size: int = 0
-    data: DataShape = DataShape()
-    seconds: float = 20.0
-    kernels: str = "auto"
-
-    @property
-    def name(self) -> str:
-        """For people."""
-        seeds = f"{self.seeds} seed{'s' if self.seeds > 1 else ''}"
-        return f"{self.agent}, {seeds}, batch {self.batch_size or 'default'}"
 
     def build(self) -> Agent:
         """The agent, with the paper's settings for a named dataset and its defaults for random rows."""
         entry = find(self.agent)
-        config = agent_preset(entry.config, self.data.dataset or "")
+        config = agent_preset(entry.config, self.dataset or "")
         return entry.build(replace(config, batch_size=self.batch_size) if self.batch_size else config)
 
-    def learner(self, dataset: TrajectoryDataset, *, block: int) -> Learner:
-        """The agent's learner, as training makes it."""
-        return make_learner(self.build(), spec_of(dataset), block=block, kernels=self.kernels)
+    def group(self, dataset: TrajectoryDataset, source: Any = None) -> SeedGroup:
+        """The seed group that training runs."""
+        learner = make_learner(self.build(), spec_of(dataset), block=BLOCK, kernels=self.kernels)
+        return SeedGroup(learner, range(self.seeds), source or open_source(dataset))
 
-    def facts(self) -> dict[str, Any]:
-        """What every entry of this case says."""
-        return {
-            "agent": self.agent,
-            "dataset": self.data.label,
-            "batch_size": self.build().config.batch_size,
-            "seeds": self.seeds,
-            "kernels": self.kernels,
-        }
+    def entry(self, what: str, **measured: Any) -> Entry:
+        """An entry of this case: its facts, and what was measured (`seeds` may differ from the case's)."""
+        shape = f"random {self.rows}x{self.observation_dim}, {self.action_dim} actions"
+        facts = {"agent": self.agent, "dataset": self.dataset or shape}
+        facts |= {"batch_size": self.build().config.batch_size, "seeds": self.seeds, "kernels": self.kernels}
+        return {"what": what, **facts, **measured}
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "Case":
-        return cls(**{**values, "data": DataShape(**values["data"])})
+def measure_case(case: Case, kinds: Sequence[str]) -> Iterator[tuple[list[Entry], dict[str, Any]]]:
+    """Entries of each kind as they come, and the hardware they were measured on.
+
+    Kinds share a compilation cache that begins empty, so a second start after training is a warm one.
+    """
+    with tempfile.TemporaryDirectory(prefix="cta-bench-xla-") as cache:
+        for kind in kinds:
+            entries, machine = _ask(case, kind, cache)
+            if kind == "train":
+                again = _ask(case, "start", cache)[0][0]
+                compiled = next(entry for entry in entries if entry["what"] == "compile")
+                compiled |= {f"cold_{name}": compiled.pop(name) for name in again}
+                compiled |= {f"warm_{name}": value for name, value in again.items()}
+            yield entries, machine
+
+
+def _ask(case: Case, kind: str, cache: str) -> tuple[list[Entry], dict[str, Any]]:
+    # The package may stand on PYTHONPATH only, and the folder we were started from must not hide it.
+    path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path, "JAX_COMPILATION_CACHE_DIR": cache}
+    call, request = [sys.executable, "-m", "cta.bench.cases"], json.dumps({"case": asdict(case), "do": kind})
+    # An interruption kills the child: `run` does not leave it training.
+    done = subprocess.run(call, env=environment, input=request, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        reason = done.stdout.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
+        raise CtaError(f"measuring {case.agent} failed: {reason[0]}")
+    found = json.loads(done.stdout.splitlines()[-1])
+    return found["entries"], found["hardware"]
+
+
+def main() -> int:
+    """Entry point of the child process."""
+    enable_cache()
+    keep_programs()
+    try:
+        request = json.loads(sys.stdin.read())
+        case = Case(**request["case"])
+        module, function = MEASURES[request["do"]].split(".")
+        entries = getattr(import_module(f"cta.bench.{module}"), function)(case, case.open_data())
+        print(json.dumps({"entries": entries, "hardware": hardware()}))
+    except CtaError as error:
+        print(error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,14 +2,19 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+import jax
+
+Run = Callable[[int], None]
+"""Takes so many steps and waits for them."""
 LEAST = 10
 """Steps asked for at a time, as in training."""
+BLOCK = 500
+"""Steps of a block at most, as in training."""
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """Steps taken, and the time they took: by the clock, and of all processor cores together."""
 
     steps: int
@@ -24,62 +29,61 @@ class Span:
     def cpu_ms_per_step(self) -> float:
         return 1e3 * self.cpu_s / self.steps
 
+    def rates(self, seeds: int) -> dict[str, Any]:
+        """Speed in the words of a record: steps of the group, seed-steps, processor time of a seed-step."""
+        return {
+            "steps": self.steps,
+            "seconds": round(self.wall_s, 2),
+            "steps_per_s": round(self.steps_per_s, 2),
+            "seed_steps_per_s": round(seeds * self.steps_per_s, 2),
+            "cpu_ms_per_seed_step": round(self.cpu_ms_per_step / seeds, 3),
+        }
 
-class Stopwatch:
-    """Wall clock and processor time since it was made."""
 
-    def __init__(self) -> None:
-        self._wall, self._cpu = time.perf_counter(), time.process_time()
-
-    def span(self, steps: int) -> Span:
-        """What `steps` steps have taken."""
-        return Span(steps, time.perf_counter() - self._wall, time.process_time() - self._cpu)
+def timed(run: Run, count: int) -> Span:
+    """One call of `run`."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    run(count)
+    return Span(count, time.perf_counter() - wall, time.process_time() - cpu)
 
 
-def repeat(run: Callable[[int], None], *, seconds: float, largest: int, least: int = LEAST) -> Span:
-    """`run(count)`, which waits for its work, again and again for `seconds`; about a second's steps at a time.
+def repeat(run: Run, *, seconds: float, largest: int = BLOCK) -> Span:
+    """`run` again and again for `seconds`; about a second's steps at a time.
 
     The first two calls only warm up: they compile, and tell how many steps a second holds. Like training, it never
-    asks for fewer than `least` steps: drawing rows is done for ten at least, and an accelerator runs whole chunks.
+    asks for fewer than ten steps, for which rows are drawn together; an accelerator runs whole chunks.
     """
+    least = _least()
     count = _warm(run, largest, least)
-    watch, steps = Stopwatch(), 0
-    while steps == 0 or watch.span(steps).wall_s < seconds:
-        lap = Stopwatch()
-        run(count)
-        steps += count
-        count = _per_second(lap.span(count), largest, least)
-    return watch.span(steps)
+    spans: list[Span] = []
+    while not spans or sum(span.wall_s for span in spans) < seconds:
+        spans.append(timed(run, count))
+        count = _per_second(spans[-1], largest, least)
+    return Span(sum(s.steps for s in spans), sum(s.wall_s for s in spans), sum(s.cpu_s for s in spans))
 
 
-def _warm(run: Callable[[int], None], largest: int, least: int) -> int:
+def interleave(first: Run, second: Run, *, seconds: float, largest: int = BLOCK) -> list[tuple[Span, Span]]:
+    """The two in turns, so that whatever else the machine does falls on both; one pair of spans per turn.
+
+    The first asks for steps as `repeat` does, the second never for more than a CPU needs.
+    """
+    ours, theirs = _warm(first, largest, _least()), _warm(second, largest, LEAST)
+    begin, pairs = time.perf_counter(), []
+    while len(pairs) < 3 or time.perf_counter() - begin < seconds:
+        pairs.append((timed(first, ours), timed(second, theirs)))
+    return pairs
+
+
+def _least() -> int:
+    return LEAST if jax.default_backend() == "cpu" else BLOCK
+
+
+def _warm(run: Run, largest: int, least: int) -> int:
     """Compile; then the number of steps that takes about a second."""
     once, again = (least, least) if least > LEAST else (1, 2)
     run(once)
-    watch = Stopwatch()
-    run(again)
-    return _per_second(watch.span(again), largest, least)
+    return _per_second(timed(run, again), largest, least)
 
 
 def _per_second(span: Span, largest: int, least: int) -> int:
     return min(largest, max(least, int(span.steps_per_s)))
-
-
-def interleave(
-    first: Callable[[int], None], second: Callable[[int], None], *, seconds: float, largest: int, least: int = LEAST
-) -> list[tuple[Span, Span]]:
-    """The two in turns, so that whatever else the machine does falls on both; one pair of spans a turn.
-
-    `least` is for the first, as in `repeat`.
-    """
-    runs = (first, second)
-    counts = [_warm(first, largest, least), _warm(second, largest, LEAST)]
-    begin, pairs = Stopwatch(), []
-    while len(pairs) < 3 or begin.span(1).wall_s < seconds:
-        spans = []
-        for run, count in zip(runs, counts, strict=True):
-            watch = Stopwatch()
-            run(count)
-            spans.append(watch.span(count))
-        pairs.append((spans[0], spans[1]))
-    return pairs

@@ -6,27 +6,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
-from cta import provenance
-from cta.data.files import write_whole
+from cta.io import provenance
+from cta.io.files import write_whole
+from cta.io.text_tables import print_table
 
 Entry = dict[str, Any]
-
 SPEED = ("agent", "dataset", "batch_size", "seeds")
+STARTS = ("cold_start_s", "cold_compile_s", "warm_start_s", "warm_trace_s", "warm_lower_s", "warm_compile_s")
 COLUMNS: dict[str, tuple[str, ...]] = {
     "train": (*SPEED, "parameters", "steps_per_s", "seed_steps_per_s", "cpu_ms_per_seed_step", "seconds"),
-    "sampler": (*SPEED, "steps_per_s", "seed_steps_per_s", "cpu_ms_per_seed_step"),
-    "update": (*SPEED, "steps_per_s", "seed_steps_per_s", "cpu_ms_per_seed_step"),
-    "compile": (
-        *SPEED,
-        "cold_start_s",
-        "cold_compile_s",
-        "warm_start_s",
-        "warm_trace_s",
-        "warm_lower_s",
-        "warm_compile_s",
-    ),
+    "compile": (*SPEED, *STARTS),
     "memory": (*SPEED, "host_peak_bytes", "device_peak_bytes", "data_bytes", "device_beside_data_bytes"),
 }
 """Columns shown of the known kinds; other kinds show all they have. The file always holds everything."""
@@ -40,10 +29,9 @@ def free_path(path: Path) -> Path:
 
 def write(path: Path, entries: list[Entry], hardware: dict[str, Any]) -> None:
     """Write a record, all of it or nothing."""
+    on_cpu = hardware["backend"] == "cpu"
     record = {
-        "device": hardware["device"]
-        if hardware["backend"] != "cpu"
-        else f"{hardware['cpu']}, {hardware['cores']} cores",
+        "device": f"{hardware['cpu']}, {hardware['cores']} cores" if on_cpu else hardware["device"],
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "command": provenance.command(),
         "commit": provenance.commit(),
@@ -54,22 +42,16 @@ def write(path: Path, entries: list[Entry], hardware: dict[str, Any]) -> None:
     write_whole(path, json.dumps(record, indent=1) + "\n")
 
 
-def tables(entries: list[Entry]) -> list[Table]:
-    """One table for each kind of entry, in order of first appearance."""
-    kinds = dict.fromkeys(entry["what"] for entry in entries)
-    return [_table(kind, [entry for entry in entries if entry["what"] == kind]) for kind in kinds]
-
-
-def _table(kind: str, entries: list[Entry]) -> Table:
-    columns = COLUMNS.get(kind) or tuple(dict.fromkeys(name for entry in entries for name in entry if name != "what"))
-    table = Table(title=kind, title_justify="left", title_style="bold")
-    for name in columns:
-        words = isinstance(entries[0].get(name), str)
-        heading = name.removesuffix("_bytes").replace("_", " ") + (" GiB" if name.endswith("_bytes") else "")
-        table.add_column(heading, justify="left" if words else "right")
-    for entry in entries:
-        table.add_row(*(_shown(name, entry.get(name)) for name in columns))
-    return table
+def show(entries: list[Entry]) -> None:
+    """Print a table for each kind of entry, in order of first appearance."""
+    for kind in dict.fromkeys(entry["what"] for entry in entries):
+        found = [entry for entry in entries if entry["what"] == kind]
+        columns = COLUMNS.get(kind) or [*dict.fromkeys(name for entry in found for name in entry if name != "what")]
+        heads = [name.removesuffix("_bytes").replace("_", " ") + " GiB" * name.endswith("_bytes") for name in columns]
+        rows = [[_shown(name, entry.get(name)) for name in columns] for entry in found]
+        words = [*(isinstance(found[0].get(name), str) for name in columns), False]
+        print_table([heads, *rows], left=words.index(False), title=kind)
+        print()
 
 
 def _shown(name: str, value: Any) -> str:

@@ -1,20 +1,30 @@
-"""The `cta` command: one module a subcommand, imported only when it is asked for."""
+"""The `cta` command: one module per subcommand, imported only when it is asked for.
+
+A command is a dataclass `Command`: its docstring and fields are the help and the options, and calling it does the work
+and gives the exit code, or None for done. A module of several commands has them in `COMMANDS`. Only `train`, whose
+defaults depend on what was typed, has a `main` of its own.
+"""
 
 import contextlib
 import difflib
+import inspect
 import io
 import os
 import signal
 import sys
-import threading
+import tempfile
+import traceback
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import FrameType
-from typing import TextIO
+from typing import Any, NoReturn, TextIO
 
 from cta import __version__
 from cta.compilation import keep_programs
 from cta.errors import CtaError
-from cta.stopping import DONE, ERROR, INTERRUPTED, SEED_STOPPED, USAGE, asking
+from cta.exit_codes import DONE, ERROR, INTERRUPTED, SEED_STOPPED, USAGE, stop_signals
+from cta.io import provenance
+from cta.validation import check_bounds
 
 COMMANDS = {
     "demo": "everything on a small world, in minutes, ending with a page to look at",
@@ -29,36 +39,31 @@ COMMANDS = {
     "data": "generate, download, list and inspect datasets",
     "agents": "list the agents",
     "ooc": "hold out pairs of context and task, train, and ask for them",
+    "presses": "boards of lights: what can be reached, and whether a value knows how far it is",
     "theory": "check the paper's theory on small exact worlds",
     "bench": "measure speed and memory on this machine",
     "analogies": "map what an agent takes for the change between state and goal, with numbers",
     "report": "write one HTML page about runs: curves, tables, analogy map, rollouts",
     "ablate": "train over subgoal steps k, rank b or readings of the paper, with curves and bars",
+    "completion": "print a script that completes `cta` in bash and zsh",
     "doctor": "show devices, versions, rendering and data folders",
 }
 
-HELP = f"""\
-usage: cta COMMAND [options]
-
-Offline goal-conditioned reinforcement learning by analogy.
-
-commands:
-{chr(10).join(f"  {name:10} {text}" for name, text in COMMANDS.items())}
-
+HELP = """\
 Start here:
   cta train --dataset desk-play-v0                          a small world, minutes on a laptop
   cta train --dataset scene-play-v0 --agent cta --seeds 8   the paper's settings
   cta COMMAND --help                                        everything a command can do
 
-exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted and resumable, 4 a seed's numbers went bad
+exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted and resumable, 4 a seed diverged (NaN or inf)
 """
 
 __all__ = ["DONE", "ERROR", "INTERRUPTED", "SEED_STOPPED", "USAGE", "main", "run"]
 
 
 def main() -> None:
-    """Entry point of the console script. Every signal that asks is a Ctrl-C; letters a terminal lacks are spelt out."""
-    for number in asking():
+    """Entry point of the console script. Every stop signal is a Ctrl-C; letters a terminal lacks are spelt out."""
+    for number in stop_signals():
         signal.signal(number, _interrupt)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -66,8 +71,8 @@ def main() -> None:
     code = run(sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
         _flush(stream)
-    if any(thread.name == "evaluation" for thread in threading.enumerate()):
-        # An evaluation nobody waits for is inside compiled code, where an orderly shutdown would abort.
+    if "jax" in sys.modules:
+        # A thread may still be compiling or computing; an orderly shutdown would destroy JAX under it and crash.
         os._exit(code)
     sys.exit(code)
 
@@ -98,20 +103,14 @@ def _flush(stream: TextIO | None) -> None:
 
 def run(argv: list[str]) -> int:
     """Run a command line; returns the exit code. Whatever a user can fix is one line on standard error."""
-    if not argv or argv[0] in ("-h", "--help", "help"):
-        print(HELP, end="")
-        return DONE if argv else USAGE
-    if argv[0] in ("--version", "-V", "version"):
+    if argv and argv[0] in ("--version", "-V", "version"):
         print(f"cta {__version__}")
         return DONE
-    name, rest = argv[0], argv[1:]
-    if name not in COMMANDS:
-        close = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f"did you mean 'cta {close[0]}'?" if close else "'cta --help' lists the commands"
-        print(f"cta: there is no command '{name}': {hint}", file=sys.stderr)
-        return USAGE
+    name = argv[0] if argv else ""
     try:
-        return import_module(f"cta.cli.{name}").main(rest)
+        if name not in COMMANDS:
+            _overview("cta", "Offline goal-conditioned reinforcement learning by analogy.", COMMANDS, argv, HELP)
+        return carry_out(name, argv[1:])
     except CtaError as error:
         _complain(f"cta {name}: {error}")
         return ERROR
@@ -128,6 +127,57 @@ def run(argv: list[str]) -> int:
         return ERROR
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else USAGE
+    except Exception as error:
+        _complain(f"cta {name}: {_unforeseen(error)}")
+        return ERROR
+
+
+def carry_out(name: str, words: Sequence[str]) -> int:
+    """Do what a command line asks; returns the exit code. Errors are the caller's."""
+    import tyro
+
+    from cta.cli.help_pages import REGISTRY
+
+    module: Any = import_module(f"cta.cli.{name}")
+    if hasattr(module, "main"):
+        with REGISTRY:
+            return module.main(list(words))
+    prog, kind = f"cta {name}", getattr(module, "Command", None)
+    if kind is None:
+        kind = module.COMMANDS.get(words[0]) if words else None
+        if kind is None:
+            lines = {one: str(inspect.getdoc(command)).splitlines()[0] for one, command in module.COMMANDS.items()}
+            _overview(prog, str(inspect.getdoc(module)), lines, words)
+        prog, words = f"{prog} {words[0]}", words[1:]
+    with REGISTRY:
+        command = tyro.cli(kind, args=words, prog=prog, description=inspect.getdoc(kind))
+    check_bounds(command)
+    return command() or DONE
+
+
+def _overview(prog: str, about: str, commands: Mapping[str, str], words: Sequence[str], more: str = "") -> NoReturn:
+    """Say which commands there are, or that there is none of the name that was typed."""
+    if words and words[0] not in ("-h", "--help", "help"):
+        close = difflib.get_close_matches(words[0], commands, n=1)
+        hint = f"did you mean '{prog} {close[0]}'?" if close else f"'{prog} --help' lists the commands"
+        print(f"{prog}: there is no command '{words[0]}': {hint}", file=sys.stderr)
+        raise SystemExit(USAGE)
+    lines = "\n".join(f"  {name:10} {text}" for name, text in commands.items())
+    print(f"usage: {prog} COMMAND [options]\n\n{about}\n\ncommands:\n{lines}\n" + (f"\n{more}" if more else ""), end="")
+    raise SystemExit(DONE if words else USAGE)
+
+
+def _unforeseen(error: Exception) -> str:
+    """One line for an error nobody foresaw; the traceback goes to a file that a bug report can quote."""
+    said = CtaError(f"{type(error).__name__}: {error}"[:300])
+    try:
+        file, path = tempfile.mkstemp(prefix="cta-error-", suffix=".txt")
+        with open(file, "w", encoding="utf-8", errors="backslashreplace") as text:
+            text.write(f"cta {__version__}: {provenance.command()}\n\n")
+            traceback.print_exception(error, file=text)
+    except OSError:
+        return f"internal error: {said}"
+    return f"internal error: {said}; please report it with the traceback in {path}"
 
 
 def _complain(text: str) -> None:

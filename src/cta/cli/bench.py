@@ -1,150 +1,106 @@
 """cta bench"""
 
-import os
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import tyro
 from rich.console import Console
 from tyro.conf import Positional, arg
 
-from cta.cli import DONE
+from cta.bench import Data
 from cta.errors import CtaError
+from cta.io.files import check_writable
 
-DESCRIPTION = """\
-Measure speed and memory on this machine; print tables and write a JSON record.
-
-  cta bench                                              CTA, one seed, a million random rows of puzzle-4x4's shape
-  cta bench train --agents cta,hiql --seeds 1,8          several agents and numbers of seeds
-  cta bench --reference --observation-dim 40             beside the plain per-step loop, in turns, in one process
-  cta bench --rows 5000000 --observation-dim 115 --batch 1024 --seeds 8      memory of a large dataset
-  cta bench beside --seeds 4 --dataset puzzle-4x4-play-v0       what evaluation on the same machine costs training
-  cta bench simulate generate evaluate                   the simulator, data generation and evaluation
-
-Rates are of whole steps (sampling, all losses, Adam, EMA) after warm-up and up to a blocking read. Every training case
-has a process and a compilation cache of its own, so that its compile times and memory peaks are its own.
-"""
-
-What = Literal["train", "profile", "beside", "simulate", "generate", "evaluate"]
+Measured = Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]
+"""Entries as they come, and the hardware."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What to measure."""
+@dataclass(frozen=True, kw_only=True)
+class Command(Data):
+    """Measure speed and memory on this machine; print tables and write a JSON record.
 
-    what: Annotated[Positional[tuple[What, ...]], arg(metavar="WHAT…")] = ("train",)
-    """train, profile (where the device's time goes, alone), beside (training with evaluation on the same machine),
-    simulate, generate, evaluate."""
+      cta bench                                          CTA, one seed, a million random rows of puzzle-4x4's shape
+      cta bench train --agents cta,hiql --seeds 1,8      several agents and numbers of seeds
+      cta bench --reference --observation-dim 40         beside the plain per-step loop, in turns, in one process
+      cta bench --rows 5000000 --observation-dim 115 --batch 1024 --seeds 8      memory of a large dataset
+      cta bench simulate                                 the simulator's lean step beside OGBench's own
+
+    Rates are of whole steps (sampling, all losses, Adam, EMA) after warm-up and up to a blocking read. Every training
+    case has a process and a compilation cache of its own, so that its compile times and memory peaks are its own.
+    """
+
+    what: Annotated[Positional[tuple[Literal["train", "profile", "simulate"], ...]], arg(metavar="WHAT…")] = ("train",)
+    """train, profile (where the device's time goes, alone), simulate."""
     agents: str = "cta"
     """Agents, with commas between them; `all` for every registered one."""
     seeds: str = "1"
     """Numbers of seeds trained together, with commas between them."""
     batch: str = "256"
     """Batch sizes, with commas between them; 0 takes the agent's own for the dataset."""
-    dataset: str | None = None
-    """Measure on this dataset, with the paper's settings for it (default: random rows)."""
-    dataset_dir: str | None = None
-    """Folder of datasets."""
-    rows: int = 1_000_000
-    """Random rows, in episodes of 1,001."""
-    observation_dim: int = 83
-    """Columns of a random observation."""
-    action_dim: int = 5
-    """Columns of a random action."""
-    seconds: float = 20.0
-    """How long each rate is measured."""
-    kernels: Literal["auto", "plain", "fused"] = "auto"
-    """How the step is computed, as in `cta train`."""
     reference: bool = False
-    """Also measure the plain per-step loop: one jitted update a step, NumPy sampling."""
+    """Also measure the plain per-step loop: one jitted update per step, batches drawn on the host."""
     profile: bool = False
     """With train: also sum up the device's time by kind of kernel."""
-    parts: bool = True
-    """With train: also measure the sampler alone and the update alone."""
-    worlds: str = "all"
-    """Simulated worlds, with commas between them (simulate, generate, evaluate)."""
-    workers: int | None = None
-    """Processes of generate and evaluate (default: the number of cores)."""
+    worlds: str = ""
+    """Simulated worlds, with commas between them (default: all)."""
     out: Path | None = None
-    """The record; one that is there is replaced (default: benchmarks/WHAT-DEVICE.json, with -2, -3, … where there is
-    one already)."""
+    """The record; an existing file is replaced (default: benchmarks/WHAT-DEVICE.json, or -2, -3, … if that exists)."""
 
+    def __call__(self) -> None:
+        from cta.bench import record
 
-def main(argv: list[str]) -> int:
-    from cta.bench import record
+        check_writable((self.out or Path("benchmarks") / "x").expanduser().parent)
+        also = [kind for kind in ("profile", "reference") if getattr(self, kind) and "train" in self.what]
+        kinds = [kind for kind in ("train", "profile", "reference") if kind in (*self.what, *also)]
+        entries: list[dict[str, Any]] = []
+        path = self.out
+        for measure in (self._training(kinds) if kinds else (), self._simulation() if "simulate" in self.what else ()):
+            for found, hardware in measure:
+                entries += found
+                device = str(hardware["device"]).lower().replace(" ", "-")
+                path = path or record.free_path(Path("benchmarks") / f"{'-'.join(self.what)}-{device}.json")
+                record.write(path, entries, hardware)  # each time: a later failure loses nothing
+        record.show(entries)
+        print(f"record: {path}")
 
-    settings = tyro.cli(Settings, args=argv, prog="cta bench", description=DESCRIPTION)
-    entries: list[dict[str, Any]] = []
-    path = settings.out
-    for found, hardware in _measured(settings, Console(file=sys.stderr, highlight=False)):
-        entries += found
-        device = str(hardware["device"]).lower().replace(" ", "-")
-        path = path or record.free_path(Path("benchmarks") / f"{'-'.join(settings.what)}-{device}.json")
-        record.write(path, entries, hardware)  # each time: what was measured outlives what goes wrong later
-    console = Console(highlight=False, file=sys.stdout, width=None if sys.stdout.isatty() else 160)
-    for table in record.tables(entries):
-        console.print(table)
-    console.print(f"record: {path}")
-    return DONE
+    def _training(self, kinds: list[str]) -> Measured:
+        from cta.bench.cases import measure_case
 
+        console = Console(stderr=True, highlight=False)
+        for case in self._cases():
+            name = f"{case.agent}, seeds {case.seeds}, batch {case.batch_size or 'default'}"
+            doing = f"{name}: compiling and measuring {', '.join(kinds)}, {self.seconds:g} s each"
+            with console.status(doing):
+                for found, hardware in measure_case(case, kinds):
+                    if found[0]["what"] == "train":
+                        console.print(f"{name}: {found[0]['seed_steps_per_s']:,.0f} seed-steps/s")
+                    yield found, hardware
 
-def _measured(settings: Settings, console: Console) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
-    """Entries as they come, and the hardware."""
-    if "train" in settings.what:
-        yield from _training(settings, console)
-    alone = {"profile": "tracing", "beside": f"measuring for {2 * settings.seconds:g} s"}
-    for what, doing in alone.items():
-        if what in settings.what and not (what == "profile" and "train" in settings.what):
-            yield from _only(settings, console, what, doing)
-    if simulated := [what for what in settings.what if what not in ("train", *alone)]:
-        yield from _simulation(settings, simulated)
+    def _cases(self) -> list[Any]:
+        from cta.agents import REGISTRY
+        from cta.bench.cases import Case
 
+        if self.rows < 2:
+            raise CtaError("--rows must be at least 2: one row is no transition")
+        agents = list(REGISTRY) if self.agents == "all" else self.agents.split(",")
+        shared = {field.name: getattr(self, field.name) for field in fields(Data)}
+        cases = [
+            Case(agent.strip(), seeds, batch, **shared)
+            for agent in agents
+            for batch in _numbers("--batch", self.batch, least=0)
+            for seeds in _numbers("--seeds", self.seeds, least=1)
+        ]
+        for case in cases:
+            case.build()  # complains about unknown names before anything is measured
+        return cases
 
-def _training(settings: Settings, console: Console) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
-    from cta.bench.child import measure_case
+    def _simulation(self) -> Measured:
+        from cta.bench.simulation import measure_worlds
+        from cta.io.provenance import hardware
 
-    profile = settings.profile or "profile" in settings.what
-    wanted = {"parts": settings.parts, "profile": profile, "reference": settings.reference}
-    for case in _cases(settings):
-        with console.status(f"{case.name}: compiling and measuring for {settings.seconds:g} s"):
-            for found, hardware in measure_case(case, also=[what for what, asked in wanted.items() if asked]):
-                if found[0]["what"] == "train":
-                    console.print(f"{case.name}: {found[0]['seed_steps_per_s']:,.0f} seed-steps/s")
-                yield found, hardware
-
-
-def _only(
-    settings: Settings, console: Console, what: str, doing: str
-) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
-    from cta.bench.child import measure_only
-
-    for case in _cases(settings):
-        with console.status(f"{case.name}: compiling and {doing}"):
-            yield measure_only(case, what)
-
-
-def _cases(settings: Settings) -> list[Any]:
-    from cta.agents import REGISTRY
-    from cta.bench.cases import Case, DataShape
-
-    if min(settings.rows - 1, settings.observation_dim, settings.action_dim) < 1 or settings.seconds <= 0:
-        raise CtaError("--rows must be at least 2; --observation-dim, --action-dim and --seconds positive")
-    agents = list(REGISTRY) if settings.agents == "all" else settings.agents.split(",")
-    data = DataShape(
-        settings.dataset, settings.dataset_dir, settings.rows, settings.observation_dim, settings.action_dim
-    )
-    cases = [
-        Case(agent.strip(), seeds, batch, data, settings.seconds, settings.kernels)
-        for agent in agents
-        for batch in _numbers("--batch", settings.batch, least=0)
-        for seeds in _numbers("--seeds", settings.seeds, least=1)
-    ]
-    for case in cases:
-        case.build()  # complains about unknown names before anything is measured
-    return cases
+        for entry in measure_worlds(self.worlds.split(",") if self.worlds else (), seconds=self.seconds):
+            yield [entry], hardware()
 
 
 def _numbers(flag: str, text: str, *, least: int) -> list[int]:
@@ -152,16 +108,3 @@ def _numbers(flag: str, text: str, *, least: int) -> list[int]:
     if not all(word.isdecimal() and int(word) >= least for word in words):
         raise CtaError(f"{flag} {text}: give whole numbers of at least {least}, with commas between them")
     return [int(word) for word in words]
-
-
-def _simulation(settings: Settings, what: list[str]) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
-    # As in `cta evaluate --results`: the policy has one thread, the cores belong to the simulators.
-    os.environ.setdefault("PJRT_NPROC", "1")
-    from cta.bench import simulation
-    from cta.provenance import hardware
-
-    worlds = None if settings.worlds == "all" else settings.worlds.split(",")
-    found = simulation.measure(what, worlds=worlds, workers=settings.workers, seconds=settings.seconds)
-    machine = hardware()
-    for entry in found:
-        yield [entry], machine

@@ -1,64 +1,91 @@
 """cta demo"""
 
+import os
+import shlex
+import shutil
+import sys
 import time
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import tyro
+from rich.console import Console
 
-from cta.cli import DONE, run
+from cta.cli import DONE, SEED_STOPPED, run
 from cta.errors import CtaError
+from cta.scores.paper import ALL_PAIRS
+from cta.scores.schema import Score
 
 DESCRIPTION = """\
-Everything on the embedded desk, in minutes, without a GPU or a simulator: cut held-out pairs of context and task out of
-play data, train CTA and a baseline on what is left, ask both for the held-out pairs, map CTA's analogies, and write one
-page about it all.
+The paper's question on an embedded world, in minutes, without a GPU or a simulator: cut held-out pairs of context and
+task out of play data, train CTA and a baseline on what is left, ask both for the held-out pairs, map CTA's analogies,
+and write one page about it all.
 
-It prints every command it runs, so that each can be tried alone. One seed of a small world shows how things work, not
-which method is better.
+The world is a square of nine buttons with lights: a press flips the button's own light and those beside it. Data,
+training and scoring are a plan like those of `cta reproduce`. Stopped anywhere, the same command continues.
 
   cta demo
-  cta demo --seeds 3 --steps 10000
+  cta demo --seeds 8 --steps 6000
 """
-DATASET = "desk-play-v0"
-BASELINE = "hiql-analogy"
+DATASET = "lights-3x3-play-v0"
+AGENTS = ("cta", "hiql")
+WORLD = """\
+Nine buttons in a square, numbered row by row; a press flips the button's own
+light and those beside it. Five presses are cut out of play data wherever these
+lights are on (1) or off (0), and two agents are asked for exactly them:"""
+NEXT = (
+    (
+        "the same question for five agents, with two controls",
+        f"ooc study {DATASET} --seeds 8 --steps 6000 --controls uncut,random",
+    ),
+    ("the nearest analogies of the held-out pairs, as pictures", f"analogies RUN --query ooc --data {DATASET}"),
+    ("an agent on another small world, on all of its data", "train --dataset desk-play-v0"),
+)
+"""Why, and the words of the command."""
+CURVE_SHARE, CURVE_EPISODES = 0.4, 20
+"""Scores on the world's own tasks, for the curves of the page: after each such share of training, episodes per task."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """How much to train, and where."""
 
-    seeds: str = "1"
+    seeds: str = "4"
     """Seeds of each agent: a count or a list, as in `cta train`."""
     steps: int = 6_000
     """Optimiser steps of each agent."""
-    pairs: int = 5_000
+    pairs: int = 3_000
     """Points of the analogy map."""
     out: Path | None = None
-    """Folder for data, runs and the page (default: runs/demo-TIME)."""
+    """Folder for data, runs and the page (default: runs/demo-SEEDS-STEPS)."""
 
 
 def main(argv: list[str]) -> int:
     settings = tyro.cli(Settings, args=argv, prog="cta demo", description=DESCRIPTION)
-    out = settings.out or Path("runs") / f"demo-{datetime.now().strftime('%Y%m%d-%H%M%S')}"
-    if out.exists() and any(out.iterdir()):
-        raise CtaError(f"{out} is not empty: choose another --out")
     check(settings)
+    out = settings.out or Path("runs") / f"demo-{settings.seeds}-{settings.steps}"
+    enter(out, settings)
     began = time.monotonic()
-    for command in commands(settings, out):
-        print(f"\n$ cta {' '.join(command)}", flush=True)
+    found, runs, code = train(settings, out)
+    if code not in (DONE, SEED_STOPPED):
+        print("the same command continues")
+        return code
+    for command in (
+        ["analogies", runs[0], "--pairs", str(settings.pairs), "--frames", "0"],
+        ["report", *runs, "--out", str(out / "page")],
+    ):
+        print(f"\n$ cta {shlex.join(command)}", flush=True)
         code = run(command)
         if code != DONE:
             return code
-    print(f"\nThe page opens in any browser, without a network: {(out / 'page' / 'index.html').resolve()}")
-    print(f"seeds {settings.seeds}, {settings.steps:,} steps, {(time.monotonic() - began) / 60:.1f} minutes")
+    conclude(found, out / "page" / "index.html", runs[0])
+    print(f"\nseeds {settings.seeds}, {settings.steps:,} steps, {(time.monotonic() - began) / 60:.1f} minutes")
     return DONE
 
 
 def check(settings: Settings) -> None:
-    """Complain before the first command about what a later one would refuse."""
+    """Complain before anything is done about what a later command would refuse."""
     from cta.cli.train import parse_seeds
 
     parse_seeds(settings.seeds)
@@ -70,19 +97,91 @@ def check(settings: Settings) -> None:
         raise CtaError("the map needs openTSNE: pip install 'cta[report]'")
 
 
-def commands(settings: Settings, out: Path) -> list[list[str]]:
-    """What the demo does, as command lines."""
-    agents = ("cta", BASELINE)
-    length = ["--seeds", settings.seeds, "--steps", str(settings.steps)]
-    data = str(out / "data" / f"{DATASET}.npz")
-    runs = [str(out / agent) for agent in agents]
-    return [
-        ["ooc", "cut", DATASET, "--out", str(out / "data")],
-        *(
-            ["train", "--agent", agent, "--dataset", data, *length, "--run-dir", path]
-            for agent, path in zip(agents, runs, strict=True)
-        ),
-        *(["ooc", "evaluate", path, "--step", "last3"] for path in runs),
-        ["analogies", runs[0], "--pairs", str(settings.pairs), "--frames", "0"],
-        ["report", *runs, "--out", str(out / "page")],
-    ]
+def enter(out: Path, settings: Settings) -> None:
+    """Begin in an empty folder, or continue the demo that was begun there."""
+    from cta.io.json_files import read_json, write_json
+
+    record, mine = out / "demo.json", {"seeds": settings.seeds, "steps": settings.steps}
+    if record.is_file():
+        found = read_json(record, {"seeds": str, "steps": int})
+        if found != mine:
+            was = f"seeds {found['seeds']} and steps {found['steps']}"
+            raise CtaError(f"{out} has a demo with {was}: give the same, or another --out")
+        print(f"continuing in {out}; remove it to begin anew")
+    elif out.exists() and any(out.iterdir()):
+        raise CtaError(f"{out} is not empty: choose another --out")
+    else:
+        write_json(record, mine)
+
+
+def train(settings: Settings, out: Path) -> tuple[dict[str, list[Score]], list[str], int]:
+    """Both agents on cut data, scored on the world's tasks over training and on the pairs at its end.
+
+    Returns the scores on pairs by the agents' names, the run directories, with the scores in the tables that the page
+    reads, and the exit code.
+    """
+    from cta.agents import find
+    from cta.cli.train import parse_seeds
+    from cta.grid.ablation import scored_cell
+    from cta.grid.how import How
+    from cta.grid.plan import Plan
+    from cta.grid.run_plan import run_plan
+    from cta.grid.studies import Study
+    from cta.grid.workspace import Workspace
+    from cta.io.text_tables import print_table
+    from cta.ooc import find_layout, held_out_of
+    from cta.scores.pair_table import pair_lines
+    from cta.scores.schema import HELD_OUT, write_scores
+    from cta.scores.store import Scores
+
+    held_out = held_out_of(find_layout(DATASET))
+    print(WORLD)
+    for number, pair in held_out.numbered():
+        print(f"  pair{number}: {pair.describe(held_out.layout)}")
+    print(flush=True)
+    seeds, steps = parse_seeds(settings.seeds), settings.steps
+    asked = Study(DATASET, held_out, agents=AGENTS, seeds=seeds, steps=steps).plan().cells
+    every = max(1, round(CURVE_SHARE * steps))
+    curves = [scored_cell(DATASET, agent, seeds, steps, every, CURVE_EPISODES, condition=HELD_OUT) for agent in AGENTS]
+    # All points alike: they are scored together, in fewer processes.
+    curves = [replace(cell, points=cell.all_points, curve_points=()) for cell in curves]
+    plan = Plan("demo", (*asked, *curves))
+    code = run_plan(plan, How(out=out / "results", work=out))
+    space, scores = Workspace(plan, out, out / "results"), Scores(out / "results")
+    runs, found = [], {}
+    for cell in asked:
+        rows = scores.cell(cell.key).rows
+        found[find(cell.agent).paper_name] = [row for row in rows if cell.wants(row)]
+        for unit in space.units(cell):
+            write_scores(unit.path / "eval.csv", [row for row in rows if not row.of_pair])
+            write_scores(unit.path / "ooc.csv", [row for row in rows if row.of_pair])
+            runs.append(str(unit.path) if out.is_absolute() else os.path.relpath(unit.path))
+    lines = [line for name, rows in found.items() for line in pair_lines(rows, name)]
+    if lines:
+        pairs = [*((f"pair{number}", pair.name) for number, pair in held_out.numbered()), (ALL_PAIRS, "")]
+        rows = [[pair, task, *(line.both(pair) for line in lines)] for pair, task in pairs]
+        title = "direct success (success) on pairs that were never shown, %, ± over seeds"
+        print_table([["pair", "task", *found], *rows], title=title)
+    return found, runs, code
+
+
+def conclude(found: dict[str, list[Score]], page: Path, run_directory: str) -> None:
+    """The answer in a sentence and in bars, where the page is, and what to try next."""
+    from cta.scores.pair_answer import BLOCKS, PLAIN, PairAnswer
+
+    answer = PairAnswer.of(found)
+    screen = Console(highlight=False)
+    screen.print("\n" + answer.sentence(), markup=False, soft_wrap=not screen.is_terminal)
+    blocks = BLOCKS if screen.encoding.startswith("utf") else PLAIN
+    print("\n" + "\n".join(answer.bars(blocks)))
+    print(f"\nThe page opens in any browser, without a network:\n  {page.resolve()}\n\nWhat next:")
+    for why, words in NEXT:
+        print(f"  # {why}\n  {command_name()} {words.replace('RUN', shlex.quote(run_directory))}")
+
+
+def command_name() -> str:
+    """How this program can be called again from here."""
+    mine, known = Path(sys.argv[0]), shutil.which("cta")
+    if known and mine.exists() and Path(known).samefile(mine):
+        return "cta"
+    return shlex.quote(str(mine)) if mine.name == "cta" else "python -m cta"

@@ -1,180 +1,216 @@
 """cta evaluate"""
 
-import csv
-import io
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-import tyro
 from rich.console import Console
 from rich.progress import Progress
 from tyro.conf import Positional, arg
 
-from cta.alone import alone
-from cta.cli import DONE, evaluate_results
-from cta.data.files import write_whole
+from cta.cli.options import OwnAgent, Unverified, Workers
+from cta.data.progress import LINE_SECONDS
 from cta.errors import CtaError
-from cta.training.logs import CsvLog
-
-DESCRIPTION = """\
-Score a run's policies by OGBench's protocol: five tasks, 50 episodes each, temperature 0.
-
-Start, goal and settling steps of every episode are fixed by its seed, so scores are paired across checkpoints and
-methods. Results are added to RUN/evaluate.csv (columns as in eval.csv, and env, temperature, noise, eval_seed,
-and mujoco: its version, empty where it plays no part); scoring the same step again in the same way replaces its rows.
-
-  cta evaluate RUN                          the newest checkpoint of every seed
-  cta evaluate RUN --step 800000,900000     these checkpoints
-  cta evaluate RUN --episodes 10 --videos 2 a quick look, and two videos a task
-  cta evaluate RUN --env my_env:make        in a Gymnasium environment of your own (docs/own-data.md)
-  cta evaluate WEIGHTS.safetensors…         what `cta reproduce` kept, into the results folder it lies in
-  cta evaluate RUN --results DIR            a run into a results folder; --help after either says more
-"""
-
-
-TABLE = "evaluate.csv"
+from cta.io.files import check_writable
+from cta.validation import Count, Natural
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How to score."""
+class Command:
+    """Score policies by OGBench's protocol: five tasks, 50 episodes each, temperature 0.
 
-    run: Annotated[Positional[str], arg(metavar="RUN")]
-    """Run directory."""
-    env: Annotated[str | None, arg(metavar="MODULE:FACTORY")] = None
-    """A function that makes an environment of your own, with goals."""
-    max_episode_steps: int | None = None
-    """Length of an episode in --env (default: what the environment says, else 1000)."""
-    step: str = "last"
-    """Checkpoints to score: `last`, `last3`, `all`, or steps separated by commas."""
-    episodes: Annotated[int, arg(aliases=["--eval-episodes"])] = 50
-    """Episodes per task."""
-    tasks: Annotated[int | None, arg(aliases=["--eval-tasks"])] = None
-    """Only the first N tasks."""
+    Start, goal and settling steps of every episode are fixed by its seed, so scores are paired across checkpoints and
+    methods.
+
+    A run's scores are added to RUN/evaluate.csv (the columns of eval.csv, and env, temperature, noise, eval_seed, and
+    mujoco: its version, empty where it plays no part); scoring the same again in the same way replaces its rows.
+
+    With --results, and of files of weights, scores go into a results folder: rows of RESULTS/DATASET.AGENT.csv, with a
+    record beside them. Policies trained on data with pairs cut out (`cta ooc cut`) are asked for these pairs instead.
+    What is scored already is skipped, so an interrupted command is simply given again. Without --results, files of
+    weights are scored into the folder whose weights/ they lie in. They stay where they are.
+
+      cta evaluate RUN                                       the newest checkpoint of every seed
+      cta evaluate RUN --step 800000,900000                  these checkpoints; also last, last3, all
+      cta evaluate RUN --episodes 10 --videos 2              a quick look, and two videos per task
+      cta evaluate RUN --env my_env:make                     in a Gymnasium environment of your own (docs/own-data.md)
+      cta evaluate RUN --step 800000 --results results       a checkpoint of a run into a results folder
+      cta evaluate RUN --ask presses --results results       success by the least number of presses (docs/beyond.md)
+      cta evaluate mine/weights/*.safetensors                what `cta reproduce` kept, into mine
+      cta evaluate mine/weights/*.safetensors --again        once more, in place of what is there
+    """
+
+    sources: Annotated[Positional[tuple[str, ...]], arg(metavar="RUN|WEIGHTS…")]
+    """Run directories, or files of weights."""
+    results: Path | None = None
+    """Results folder (default: a run's own evaluate.csv; for weights the folder whose weights/ they lie in)."""
+    step: str = ""
+    """Checkpoints to score: `last`, `last3`, `all`, or steps separated by commas (default: last; all of a file)."""
+    seeds: str = ""
+    """Seeds separated by commas (default: all)."""
+    episodes: Annotated[Count, arg(aliases=["--eval-episodes"])] = 50
+    """Episodes per task or pair."""
+    tasks: Annotated[Count | None, arg(aliases=["--eval-tasks"])] = None
+    """Only the first N tasks, or numbers of presses."""
     temperature: Annotated[float, arg(aliases=["--eval-temperature"])] = 0.0
     """Policy temperature (0: the mean action)."""
     noise: Annotated[float, arg(aliases=["--eval-gaussian"])] = 0.0
     """Standard deviation of noise added to actions."""
-    workers: int | None = None
-    """Processes that step the simulator (default: the number of cores)."""
-    eval_seed: int = 0
+    workers: Workers = None
+    eval_seed: Natural = 0
     """Base seed of the episodes."""
+    ask: Literal["tasks", "pairs", "presses"] | None = None
+    """Into a results folder: what to ask for (default: pairs if some were cut out of the data). presses: goals on a
+    board of lights by the least number of presses, as presses1, presses2, …"""
+    pairs: Annotated[str | None, arg(metavar="FILE")] = None
+    """Into a results folder: a TOML file of pairs to ask for (docs/ooc.md)."""
+    again: bool = False
+    """Score again what is in the results folder already, and replace it."""
+    env: Annotated[str | None, arg(metavar="MODULE:FACTORY")] = None
+    """A function that makes an environment of your own, with goals; for a run."""
+    max_episode_steps: Count | None = None
+    """Length of an episode in --env (default: what the environment says, else 1000)."""
     videos: Annotated[int, arg(aliases=["--video-episodes"])] = 0
-    """Videos per task of the first seed that is well."""
+    """Videos per task of the first seed that has not diverged; of a run."""
     video_frame_skip: int = 3
     """Record every N-th frame."""
+    agent: OwnAgent = None
+    unverified: Unverified = False
 
+    @property
+    def into_results(self) -> bool:
+        return self.results is not None or any(source.endswith(".safetensors") for source in self.sources)
 
-def main(argv: list[str]) -> int:
-    if evaluate_results.wanted(argv):
-        return evaluate_results.main(argv)
-    settings = tyro.cli(Settings, args=argv, prog="cta evaluate", description=DESCRIPTION)
-    from cta.cli.summary import print_scores, record
-    from cta.envs.names import KNOWN
-    from cta.experiment import Run
-    from cta.experiment.chosen import choose_steps
+    def check(self) -> None:
+        """Complain about what makes no sense, before anything slow."""
+        if not self.sources:
+            raise CtaError("name at least one run directory or file of weights")
+        for_run = {"--env": self.env, "--videos": self.videos, "--max-episode-steps": self.max_episode_steps}
+        for_results = {"--ask": self.ask, "--pairs": self.pairs, "--again": self.again}
+        for flag, value in (for_run if self.into_results else for_results).items():
+            if value:
+                where = "a run without --results" if self.into_results else "a results folder: give --results"
+                raise CtaError(f"{flag} is for {where}")
+        if self.env is not None and self.videos:
+            raise CtaError("--videos: videos are of known environments only, not of --env")
+        if self.max_episode_steps is not None and self.env is None:
+            raise CtaError("--max-episode-steps is for an environment of --env")
 
-    run = Run(settings.run)
-    if settings.env is None and run.config.dataset_name not in KNOWN:
-        raise CtaError(
-            f"{run.config.dataset_name} belongs to no known environment: give yours with --env module:factory"
-        )
-    if settings.env is not None and settings.videos:
-        raise CtaError("--videos: videos are of known environments only, not of --env")
-    if settings.max_episode_steps is not None and (settings.env is None or settings.max_episode_steps < 1):
-        raise CtaError("--max-episode-steps is a number from 1 on, for an environment of --env")
-    run.config = replace(
-        run.config,
-        eval_episodes=settings.episodes,
-        eval_tasks=settings.tasks,
-        eval_temperature=settings.temperature,
-        eval_gaussian=settings.noise,
-        eval_workers=settings.workers,
-        eval_seed=settings.eval_seed,
-        video_frame_skip=settings.video_frame_skip,
-    )
-    run.config.check()
-    if settings.env is None:
-        run.tell_simulator()
-    rows = _score(run, choose_steps(run, settings.step), _evaluator(run, settings), settings.env)
-    print_scores(rows, run)
-    print(f"rows: {run.path / TABLE}")
-    if settings.videos:
-        record(run, run.policy(step=int(rows[-1]["step"])), episodes=settings.videos)
-    return DONE
+    def __call__(self) -> None:
+        self.check()
+        if self.into_results:
+            self._into_results()
+        else:
+            for source in self.sources:
+                self._into_run(source)
 
+    def _how(self) -> Any:
+        from cta.experiment.score_files import How
 
-def _evaluator(run: Any, settings: Settings) -> Any:
-    from cta.evaluation import Evaluator
+        return How(**{name: getattr(self, name) for name in How.__dataclass_fields__})
 
-    config = run.config
-    if settings.env is None:
-        return Evaluator(config.dataset_name, workers=config.eval_workers)
-    from cta.evaluation.own import OwnEvaluator
+    def _open(self, source: str) -> Any:
+        """A run, or the path of a file of weights; code of one's own is loaded only if the command line names it."""
+        from cta.agents import find
+        from cta.experiment import Run
 
-    return OwnEvaluator(
-        settings.env,
-        shape=run.spec.observation_shape,
-        data=lambda: run.open_data()[1],
-        workers=config.eval_workers,
-        max_episode_steps=settings.max_episode_steps,
-    )
+        if not source.endswith(".safetensors"):
+            return Run(source, agent=self.agent, unverified=self.unverified)
+        if self.agent is not None:
+            find(self.agent)
+        return Path(source)
 
+    def _into_results(self) -> None:
+        # Policies are evaluated on the CPU; an accelerator's memory is left to whoever trains there.
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+        # One thread for it: a few rows at a time gain nothing from more, and the cores belong to the simulators.
+        os.environ.setdefault("PJRT_NPROC", "1")
+        from cta.compilation import enable_cache
+        from cta.experiment.candidates import candidates, numbers
+        from cta.experiment.score_files import Players, score_into
+        from cta.scores.store import Scores
 
-def _mujoco(run: Any, env: str | None) -> str:
-    """The simulator's version; nothing for the desk. An environment of one's own may or may not use it."""
-    from cta.envs.names import DESK_DATASETS
-    from cta.provenance import versions
+        enable_cache()
+        seeds = numbers(self.seeds, "--seeds")
+        # All of them are opened before the first is scored.
+        sources = [candidates(self._open(source), self.step, seeds) for source in self.sources]
+        if self.results is not None:
+            check_writable(self.results)
+        counts: dict[Path, list[bool]] = {}
+        rounded = False
+        with episode_bar() as progress, Players(self._how(), progress) as players:
+            for item in (item for source in sources for item in source):
+                folder = self.results or item.home
+                check_writable(folder)
+                counts.setdefault(folder, []).append(score_into(Scores(folder), item, players, again=self.again))
+                rounded |= item.precision != "float32"
+        if not counts:
+            raise CtaError("none of these holds such a step and seed")
+        for folder, scored in counts.items():
+            there = f", {scored.count(False)} were there already" if not all(scored) else ""
+            print(f"{scored.count(True)} scored into {folder}{there}")
+        if rounded:
+            print("some weights were kept in 16 bits: the record says so")
 
-    return "" if env is None and run.config.dataset_name in DESK_DATASETS else versions(("mujoco",))["mujoco"]
+    def _into_run(self, source: str) -> None:
+        from cta.cli.summary import print_scores, record
+        from cta.envs.names import KNOWN
+        from cta.experiment.candidates import candidates, numbers
+        from cta.experiment.score_files import EVALUATE, Players, score_run
 
-
-def _open_table(run: Any, more: tuple[str, ...]) -> CsvLog:
-    """RUN/evaluate.csv; a table from before one of these columns gets it, empty."""
-    path = run.path / TABLE
-    with alone(path):
-        rows = CsvLog(path).read()
+        run = self._open(source)
+        check_writable(run.path)
+        if self.env is None and run.config.dataset_name not in KNOWN:
+            name = run.config.dataset_name
+            raise CtaError(f"{name} belongs to no known environment: give yours with --env module:factory")
+        seen = {"eval_episodes": self.episodes, "eval_tasks": self.tasks, "eval_temperature": self.temperature}
+        seen |= {"eval_gaussian": self.noise, "eval_seed": self.eval_seed, "eval_workers": self.workers}
+        run.config = replace(run.config, **seen, video_frame_skip=self.video_frame_skip)
+        run.config.check()
+        items = candidates(run, self.step, numbers(self.seeds, "--seeds"))
+        if self.env is None:
+            run.tell_simulator()
+        with episode_bar() as progress, Players(self._how(), progress, self._own(run)) as players:
+            rows = score_run(run, items, players, self.env or "")
         if not rows:
-            path.unlink(missing_ok=True)  # no more than a header
-        elif missing := [name for name in more if name not in rows[0]]:
-            text = io.StringIO()
-            writer = csv.DictWriter(text, [*rows[0], *missing], restval="", lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
-            write_whole(path, text.getvalue())
-    return run.files.eval_log(TABLE, more=more)
+            raise CtaError(f"{run.path}: every seed has diverged, so there is no policy to score")
+        print_scores(rows, run)
+        print(f"rows: {run.path / EVALUATE}")
+        if self.videos:
+            record(run, run.policy(step=rows[-1].step), episodes=self.videos)
+
+    def _own(self, run: Any) -> Any:
+        """What plays in an environment of one's own; None for known ones."""
+        if self.env is None:
+            return None
+        from cta.evaluation.evaluator import OwnEvaluator
+
+        options: Any = {"workers": self.workers, "max_episode_steps": self.max_episode_steps}
+        options |= {"shape": run.spec.observation_shape, "units": run.units, "data": lambda: run.open_data()[1]}
+        return OwnEvaluator(self.env, **options)
 
 
-def _fits(row: dict[str, str], values: dict[str, str]) -> bool:
-    return all(row.get(name, value) == value for name, value in values.items())
+@contextmanager
+def episode_bar() -> Iterator[Callable[[Any, int, int], None]]:
+    """A bar of episodes on a terminal, elsewhere a line now and then; gives what to call with (what is scored, episodes
+    done, in all)."""
+    console = Console(stderr=True)
+    spoke = time.monotonic()
 
+    def line(item: Any, done: int, total: int) -> None:
+        nonlocal spoke
+        if time.monotonic() - spoke >= LINE_SECONDS:
+            spoke = time.monotonic()
+            print(f"{item.label}: {done:,} of {total:,} episodes", file=sys.stderr, flush=True)
 
-def _score(run: Any, steps: list[int], evaluator: Any, env: str | None) -> list[dict[str, Any]]:
-    from cta.experiment.chosen import chosen_networks
-    from cta.experiment.scoring import score_rows
-
-    rows: list[dict[str, Any]] = []
-    config = run.config
-    how = {
-        "env": env or "",
-        "temperature": str(config.eval_temperature),
-        "noise": str(config.eval_gaussian),
-        "eval_seed": str(config.eval_seed),
-        "mujoco": _mujoco(run, env),
-    }
-    log = _open_table(run, tuple(how))
-    with evaluator, Progress(console=Console(stderr=True), transient=True) as bar:
-        for step, networks in chosen_networks(run, steps):
-            task = bar.add_task(f"step {step:,}")
-
-            def progress(seed: int, done: int, total: int, task: Any = task, step: int = step) -> None:
-                bar.update(task, completed=done, total=total, description=f"step {step:,}, seed {seed}")
-
-            good = run.good_seeds(step)  # the others are named beneath the table
-            fresh = score_rows(evaluator, run.agent, networks, config, step, progress, seeds=good)
-            same = {**how, "step": str(step)}
-            log.exchange(lambda row, same=same: _fits(row, same), [{**row, **how} for row in fresh])
-            rows += fresh
-    if not rows:
-        raise CtaError(f"{run.path}: every seed has diverged, so there is no policy to score")
-    return rows
+    if not console.is_terminal:
+        yield line
+        return
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+        yield lambda item, done, total: bar.update(task, description=item.label, completed=done, total=total)

@@ -12,8 +12,9 @@ from cta.cli import DONE
 from cta.errors import CtaError
 
 DESCRIPTION = """\
-Write one self-contained HTML page about runs: what was trained on which data, learning curves, success per task, ours
-beside the paper's numbers, out-of-combination results, the analogy map, rollouts to play, settings and versions.
+Write one self-contained HTML page about runs. It begins with the question and the answer: how the agents did on
+held-out pairs, where they were asked for them, and both playing the same pair. Then come learning curves, the analogy
+map, tables (ours beside the paper's, each also as CSV), settings and versions.
 
 It opens from disk, without a network, and stays under 15 MB. It shows what is there: `cta analogies RUN` adds the map,
 `cta ooc evaluate RUN` the out-of-combination table, `cta evaluate RUN --videos 1` videos of OGBench's worlds (the
@@ -32,12 +33,12 @@ class Settings:
     """Run directories."""
     out: Path | None = None
     """Folder of the page, OUT/index.html (default: RUN/report of a single run, else `report`)."""
+    agent: Annotated[str | None, arg(metavar="MODULE:CLASS")] = None
+    """An agent of the runs that is code of your own."""
     results: Path | None = None
     """Also show the tables of this results folder (`cta table`)."""
-    rollouts: int = 2
-    """Rollouts per task and run on the embedded worlds (0: no rollouts)."""
-    intervals: bool = True
-    """Bootstrap confidence intervals (they need `pip install 'cta[report]'`)."""
+    rollouts: int = 4
+    """Rollouts per task, held-out pair and run on the embedded worlds (0: no rollouts)."""
 
 
 def main(argv: list[str]) -> int:
@@ -46,7 +47,11 @@ def main(argv: list[str]) -> int:
         raise CtaError("name at least one run directory")
     if settings.rollouts < 0:
         raise CtaError("--rollouts must not be negative")
+    from cta.agents import find
     from cta.report import build
+
+    if settings.agent:
+        find(settings.agent)
 
     out = settings.out or (settings.runs[0] / "report" if len(settings.runs) == 1 else Path("report"))
     console = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -56,7 +61,6 @@ def main(argv: list[str]) -> int:
             out=out,
             episodes=settings.rollouts,
             results=settings.results,
-            intervals=settings.intervals,
             say=lambda text: status.update(text),
         )
     for line in report.left_out:

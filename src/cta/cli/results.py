@@ -1,132 +1,138 @@
-"""`cta results`: collect and list score files, keep the weights of runs."""
+"""Collect and list score files, keep the weights of runs."""
 
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
-import tyro
-from rich import box
-from rich.console import Console
-from rich.table import Table
 from tyro.conf import Positional, arg
 
-from cta.cli import DONE
+from cta.envs.names import DESK_DATASETS, KNOWN
 from cta.errors import CtaError
-from cta.results.protocol import short_list, short_steps, task_matrix
-from cta.results.store import Results
+from cta.io.text_tables import print_table
+from cta.scores.formats import NOTHING
+from cta.scores.protocol import CellScores, short_list, short_steps
+from cta.scores.records import PAIRS, TASKS
+from cta.scores.schema import HELD_OUT, TRAINED_ON
+from cta.scores.statistics import summarise
+from cta.scores.store import DEFAULT, Scores
 
-Folders = Annotated[tuple[Path, ...], Positional, arg(metavar="DIR…")]
-Folder = Annotated[Path, arg(metavar="DIR")]
 
-
-def add_command(folders: Folders, *, to: Folder = Path("results"), replace: bool = False) -> int:
-    """Add the results of other folders, such as those a machine brought back.
+@dataclass(frozen=True)
+class Add:
+    """Add the scores of other folders: results that a machine brought back, runs, or studies of earlier versions.
 
     What is there already stays; the same seed and step with another result is refused, or with --replace takes its
-    place. Nothing is counted twice, and each cell is written in one piece.
+    place. Nothing is counted twice, and each cell is written in one piece. Of a run: eval.csv and ooc.csv.
 
-    For example:
-
-    cta results add /tmp/slot1/results /tmp/slot2/results
-
-    Args:
-        folders: folders with result files and their records.
-        to: the folder to add to.
-        replace: let the new results win.
+      cta results add /tmp/slot1/results /tmp/slot2/results
+      cta results add runs/scene-play-v0/cta-20260101-120000
     """
-    target = Results(to)
-    console = Console(highlight=False, soft_wrap=True)
-    for folder in folders:
-        cells = target.merge(Results(folder).existing(), replace=replace)
-        if not cells:
-            raise CtaError(f"{folder}: no results in it")
-        for cell in cells:
-            console.print(f"{cell.name}: {'complete' if cell.complete else cell.missing()}")
-    for notice in target.notices():
-        console.print(f"notice: {notice}")
-    return DONE
+
+    folders: Annotated[Positional[tuple[Path, ...]], arg(metavar="DIR…")]
+    """Folders with score files, or run directories."""
+    to: Annotated[Path, arg(metavar="DIR")] = DEFAULT
+    """The folder to add to."""
+    replace: bool = False
+    """Let the new results win."""
+
+    def __call__(self) -> None:
+        target = Scores(self.to)
+        found = {folder: _cells(folder) for folder in self.folders}
+        for folder, cells in found.items():
+            if not cells:
+                raise CtaError(f"{folder}: no results in it")
+            for cell in cells:
+                target.add(cell.key, cell.record, cell.rows, replace=self.replace)
+                for part in target.cell(cell.key).parts():
+                    print(f"{part.name}: {_state(part)}")
+        for notice in target.notices():
+            print(f"notice: {notice}")
 
 
-def list_command(folder: Annotated[Path, Positional, arg(metavar="DIR")] = Path("results")) -> int:
-    """Show the cells of a results folder and what is missing of each.
-
-    For example:
+@dataclass(frozen=True)
+class List:
+    """Show the cells of a results folder or run directory and what is missing of each.
 
     cta results list
-
-    Args:
-        folder: the results folder.
     """
-    table = Table(box=box.SIMPLE_HEAD)
-    for column in ("dataset", "agent", "seeds", "steps", "success, %", "state"):
-        table.add_column(column, overflow="fold")
-    for cell in Results(folder).existing().all_cells():
-        seeds, _, rates = task_matrix(cell.counted())
-        scores = [100 * sum(rate) / len(rate) for rate in rates]
-        steps = sorted({row.step for row in cell.rows})
-        table.add_row(
-            cell.dataset + (", held-out pairs" if cell.held_out else ""),
-            cell.agent,
-            short_list(seeds) or "–",
-            ", ".join(short_steps(step) for step in steps) or "–",
-            f"{sum(scores) / len(scores):.1f}" if scores else "–",
-            "complete" if cell.complete else cell.missing(),
-        )
-    Console(highlight=False).print(table if table.row_count else "No results yet.")
-    return DONE
+
+    folder: Annotated[Positional[Path], arg(metavar="DIR")] = DEFAULT
+    """The results folder or run directory."""
+
+    def __call__(self) -> None:
+        rows = [("dataset", "agent", "success, %", "seeds", "steps", "state")]
+        for part in (part for cell in _cells(self.folder) for part in cell.parts()):
+            key, steps = part.key, sorted({row.step for row in part.rows})
+            usual = PAIRS if key.condition == HELD_OUT else TASKS
+            pairs = "" if part.asked in (TASKS, usual) else f", asked for {part.asked}"
+            rows.append((
+                key.dataset + TRAINED_ON[key.condition] + pairs,
+                key.agent + (f" ({key.settings})" if key.settings else ""),
+                str(summarise(part.counted())) if part.rows else "–",
+                short_list(part.seeds) or "–",
+                _steps(steps),
+                _state(part),
+            ))  # fmt: skip
+        print_table(rows) if len(rows) > 1 else print(NOTHING, end="")
 
 
-def pack_command(
-    run: Annotated[Path, Positional, arg(metavar="RUN")],
-    *,
-    step: str,
-    weights: str = "float32",
-    results: Folder = Path("results"),
-    episodes: int = 50,
-) -> int:
+def _cells(folder: Path) -> list[CellScores]:
+    """The cells of a results folder, of a study's folder, or the one of a run directory."""
+    if not (folder / "config.json").is_file():
+        return Scores(folder).existing().cells()
+    from cta.experiment import Run
+    from cta.experiment.facts import run_cell
+
+    return [run_cell(Run(folder))]
+
+
+def _steps(steps: Sequence[int]) -> str:
+    words = [short_steps(step) for step in steps]
+    return ", ".join(words) if len(words) < 5 else f"{words[0]}, {words[1]}, … {words[-1]}" if words else "–"
+
+
+def _state(part: CellScores) -> str:
+    if part.key.dataset not in KNOWN or part.key.dataset in DESK_DATASETS:  # the paper's protocol is not theirs
+        return f"{len(part.seeds)} seed{'s' * (len(part.seeds) != 1)}"
+    missing = part.missing()
+    return part.state() + (f"; missing {missing}" if missing else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pack:
     """Keep what acting needs of a run's checkpoints, in files that `cta evaluate` scores on any machine.
 
-    One file a seed and step, in RESULTS/weights. float32 is what was trained. float16 and bfloat16 halve the files and
-    round every weight; scores of such a file say so in their record.
+    One file per seed and step, in RESULTS/weights. float32 is what was trained. float16 and bfloat16 halve the files
+    and round every weight; scores of such a file say so in their record.
 
-    For example:
-
-    cta results pack RUN --step 800000,900000,1000000 --weights float16
-
-    Args:
-        run: the run directory.
-        step: steps separated by commas.
-        weights: float32, float16 or bfloat16.
-        results: results folder; seeds scored there with enough episodes are left out.
-        episodes: how many are enough.
+      cta results pack RUN --step 800000,900000,1000000 --weights float16
     """
-    import os
 
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    from cta.cli.evaluate_results import numbers
-    from cta.experiment import Run
-    from cta.results.packing import pack_run
-    from cta.results.weights import DTYPES
+    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    """The run directory."""
+    step: str
+    """Steps separated by commas."""
+    weights: Literal["float32", "float16", "bfloat16"] = "float32"
+    """Their precision."""
+    results: Annotated[Path, arg(metavar="DIR")] = DEFAULT
+    """Results folder; seeds scored there with enough episodes are left out."""
+    episodes: int = 50
+    """How many are enough."""
 
-    if weights not in DTYPES:
-        raise CtaError(f"--weights {weights}: choose {', '.join(DTYPES)}")
-    steps = numbers(step, "--step")
-    if not steps:
-        raise CtaError("--step: name at least one step, such as 1000000")
-    options: dict[str, Any] = {"results": Results(results), "episodes": episodes, "precision": weights}
-    packed = pack_run(Run(run), steps, **options)
-    print(f"{packed} in {results}")
-    return DONE
+    def __call__(self) -> None:
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+        from cta.experiment import Run
+        from cta.experiment.candidates import numbers, pack_run
+
+        steps = numbers(self.step, "--step")
+        if not steps:
+            raise CtaError("--step: name at least one step, such as 1000000")
+        options = {"scores": Scores(self.results), "episodes": self.episodes, "precision": self.weights}
+        sizes = [file.stat().st_size / 2**20 for file in pack_run(Run(self.run), steps, **options)]
+        largest = max(sizes, default=0)
+        print(f"{len(sizes)} files of weights, {sum(sizes):.1f} MiB, the largest {largest:.1f} in {self.results}")
 
 
-COMMANDS: dict[str, Any] = {"add": add_command, "list": list_command, "pack": pack_command}
-
-
-def main(argv: Sequence[str]) -> int:
-    """Run `cta results …`; returns the exit code."""
-    return tyro.extras.subcommand_cli_from_dict(
-        COMMANDS,
-        prog="cta results",
-        args=list(argv),
-        description="Collect and list score files, keep the weights of runs.",
-    )
+COMMANDS = {"add": Add, "list": List, "pack": Pack}

@@ -1,28 +1,33 @@
 """cta resume"""
 
+from dataclasses import dataclass
 from typing import Annotated
 
-import tyro
-from tyro.conf import Positional, arg
+from tyro.conf import arg
 
-DESCRIPTION = """\
-Continue a run that was stopped, killed or cut off, from its newest checkpoint (or from the beginning if it has none).
-
-On a CPU the result is bit for bit that of a run that was never stopped. Rows logged after the checkpoint are written
-again; evaluations that were in flight are done again.
-
-  cta resume runs/desk-play-v0/cta-20260101-120000
-
-exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted and resumable, 4 done, but a seed's numbers went bad
-"""
+from cta.cli.options import OpenedRun
 
 
-def main(argv: list[str]) -> int:
-    def parse(run: Annotated[Positional[str], arg(metavar="RUN", help="Run directory.")]) -> str:
-        return run
+@dataclass(frozen=True, kw_only=True)
+class Command(OpenedRun):
+    """Continue a run that was stopped, killed or cut off, from its newest checkpoint (or from the beginning).
 
-    path = tyro.cli(parse, args=argv, prog="cta resume", description=DESCRIPTION)
-    from cta import experiment
-    from cta.cli.summary import conclude
+    On a CPU the result is bit for bit that of a run that was never stopped. Rows logged after the checkpoint are
+    written again; evaluations that were not complete are done again. With --steps a run, also a finished one, is
+    trained further: the result is that of a run started with so many steps.
 
-    return conclude("resume", lambda: experiment.resume(path))
+      cta resume runs/desk-play-v0/cta-20260101-120000
+      cta resume runs/desk-play-v0/cta-20260101-120000 --steps 20000
+
+    exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted and resumable, 4 done, but a seed diverged (NaN or inf)
+    """
+
+    steps: Annotated[int | None, arg(aliases=["--train-steps"])] = None
+    """Train to this step (default: what the run's config says)."""
+
+    def __call__(self) -> int:
+        from cta import experiment
+        from cta.cli.summary import conclude
+
+        options = {"steps": self.steps, "agent": self.agent, "unverified": self.unverified}
+        return conclude("resume", lambda: experiment.resume(self.run, **options))

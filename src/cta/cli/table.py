@@ -1,46 +1,51 @@
 """cta table"""
 
 import shlex
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
-from rich.console import Console
 from tyro.conf import Positional, arg
 
 from cta.cli import DONE, ERROR
 from cta.errors import CtaError
-
-DESCRIPTION = """\
-The paper's tables with ours beside them, from the files in the results folder and the paper's numbers.
-
-main (success on play data), ooc (held-out pairs), gcb, maze, pixel, noisy, hierarchy. Every line names seeds, steps,
-episodes and data. A cell that is not four seeds × all steps × 50 episodes is marked incomplete.
-
-  cta table main --ours                                only what we have
-  cta table main --agents cta,hiql-analogy --format latex > table.tex
-  cta table ooc --format csv
-  cta table --update README.md                         fill the blocks `<!-- table: main --ours -->` … `<!-- /table -->`
-                                                       and draw `<!-- curves: FILE.png -->` … `<!-- /curves -->`
-                                                       and `<!-- pairs: FILE.png -->` … `<!-- /pairs -->`
-  cta table --check README.md                          exit with 1 if they are not what the results say
-  cta table --curves docs/figures/curves.png           learning curves of everything in the results folder
-  cta table --pairs docs/figures/pairs.png             bars of the held-out pairs, ours beside the paper's
-"""
-Name = Literal["main", "ooc", "gcb", "maze", "pixel", "noisy", "hierarchy"]
+from cta.scores.formats import FORMATS, NOTHING, markdown, refill, show
+from cta.scores.paper import OOC, in_paper
+from cta.scores.store import DEFAULT, Scores
+from cta.scores.tables import Selection, build
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Which table, and how to print it."""
+class Command:
+    """The paper's tables with ours beside them, from the files in the results folder and the paper's numbers.
 
-    name: Annotated[Positional[Name | None], arg(metavar="TABLE")] = None
-    """main, ooc, gcb, maze, pixel, noisy or hierarchy."""
+    main (success on play data), ooc (held-out pairs), gcb, maze, pixel, noisy, hierarchy. A seed counts when it has all
+    steps with 50 episodes of every task; the last column says how many there are of how many the paper has. CSV has
+    more columns: interval, IQM, steps, episodes, data.
+
+      cta table main --ours                           only what we have
+      cta table main --agents cta,hiql-analogy --format latex > table.tex
+      cta table ooc --format csv
+      cta table --update README.md                    fill the blocks `<!-- table: main --ours -->` … `<!-- /table -->`
+                                                      and draw `<!-- curves: FILE.png -->` … `<!-- /curves -->`
+                                                      and `<!-- pairs: FILE.png -->` … `<!-- /pairs -->`
+      cta table --check README.md                     exit with 1 if they are not what the results say
+      cta table --curves docs/figures/curves.png      learning curves of everything in the results folder
+      cta table --pairs docs/figures/pairs.png        bars of the held-out pairs, ours beside the paper's
+      cta table --presses curves.svg --results mine   success against the least number of presses (docs/beyond.md)
+    """
+
+    name: Annotated[
+        Positional[Literal["main", "ooc", "gcb", "maze", "pixel", "noisy", "hierarchy", "presses"] | None],
+        arg(metavar="TABLE"),
+    ] = None
+    """main, ooc, gcb, maze, pixel, noisy, hierarchy, or presses, which is ours alone."""
     format: Literal["terminal", "markdown", "latex", "csv"] = "terminal"
     """How to print it."""
-    results: Path = Path("results")
+    results: Path = DEFAULT
     """Results folder."""
     agents: str = ""
     """Only these agents, separated by commas."""
@@ -48,118 +53,90 @@ class Settings:
     """Only these datasets, separated by commas."""
     ours: bool = False
     """Only lines we have results for."""
-    intervals: bool = True
-    """Bootstrap intervals (they take a second a line)."""
-    update: Path | None = None
-    """Fill the marked blocks of this document instead."""
-    check: Path | None = None
-    """Only compare the marked blocks of this document."""
+    update: tuple[Path, ...] = ()
+    """Fill the marked blocks of these documents instead."""
+    check: tuple[Path, ...] = ()
+    """Only compare the marked blocks of these documents."""
     curves: Path | None = None
     """Draw learning curves into this PNG, SVG or PDF file instead."""
     pairs: Path | None = None
     """Draw held-out pairs into this PNG, SVG or PDF file instead."""
+    presses: Path | None = None
+    """Draw success against the least number of presses into this PNG, SVG or PDF file instead."""
 
+    @property
+    def selection(self) -> Selection:
+        agents, datasets = (frozenset(filter(None, text.split(","))) for text in (self.agents, self.datasets))
+        return Selection(agents, datasets, self.ours)
 
-def main(argv: list[str]) -> int:
-    settings = tyro.cli(Settings, args=argv, prog="cta table", description=DESCRIPTION)
-    from cta.results.formats import FORMATS, refill, show
-    from cta.results.store import DEFAULT, Results
-
-    results = Results(settings.results)
-    # Without any results of one's own there are still the paper's tables.
-    if settings.results != DEFAULT:
-        results.existing()
-    console = Console(highlight=False, soft_wrap=True)
-    if settings.curves or settings.pairs:
-        for kind, path in (("curves", settings.curves), ("pairs", settings.pairs)):
-            if path:
-                _pictured(kind)[1](_wanted(_cells(kind, results), settings), path)
-                console.print(f"written: {path}")
-    elif document := settings.update or settings.check:
-        write = settings.update is not None
-        same, count = refill(document, filler(document, settings.results, draw=write), write=write)
-        state = "up to date" if same else "updated" if write else "not what the results say"
-        console.print(f"{document}: {count} blocks, {state}")
-        return DONE if same or write else ERROR
-    elif settings.name is None:
-        raise CtaError("which table? main, ooc, gcb, maze, pixel, noisy or hierarchy")
-    else:
-        table = _build(settings, results)
-        if settings.ours and not table.lines:
-            _refuse_foreign(results)
-        if settings.format == "terminal":
-            show(table, Console(highlight=False))
+    def __call__(self) -> int:
+        scores = Scores(self.results)
+        # Without any results of one's own there are still the paper's tables.
+        if self.results != DEFAULT:
+            scores.existing()
+        if self.curves or self.pairs or self.presses:
+            _draw(self, scores)
+        elif self.update or self.check:
+            documents = [(path, True) for path in self.update] + [(path, False) for path in self.check]
+            return max(_fill(path, scores, write=write) for path, write in documents)
+        elif self.name is None:
+            raise CtaError("which table? main, ooc, gcb, maze, pixel, noisy, hierarchy or presses")
         else:
-            print(FORMATS[settings.format](table), end="")
-    return DONE
+            table = build(self.name, scores, self.selection)
+            if self.ours and not table.lines:
+                _explain_nothing(scores)
+            print(FORMATS[self.format](table), end="") if self.format in FORMATS else show(table)
+        return DONE
 
 
-def filler(document: Path, results: Path, *, draw: bool) -> Callable[[str, list[str]], str]:
+def _draw(command: Command, scores: Scores) -> None:
+    from cta.report.score_figures import FIGURES, drawn_cells
+
+    for kind in FIGURES:
+        path: Path | None = getattr(command, kind)
+        if path:
+            wanted = command.selection.wants
+            FIGURES[kind][1]([c for c in drawn_cells(kind, scores) if wanted(c.key.dataset, c.key.agent)], path)
+            print(f"written: {path}")
+
+
+def _fill(document: Path, scores: Scores, *, write: bool) -> int:
+    same, count = refill(document, filler(document, scores, draw=write), write=write)
+    print(f"{document}: {count} blocks, {'up to date' if same else 'updated' if write else 'not what the results say'}")
+    return DONE if same or write else ERROR
+
+
+def filler(document: Path, scores: Scores, *, draw: bool) -> Callable[[str, list[str]], str]:
     """What makes the blocks of a document; pictures are drawn anew with `draw`, and only looked at without."""
-    from cta.results.formats import NOTHING, markdown
-    from cta.results.pictures import digest, drawn_from
-    from cta.results.store import Results
 
     def table(words: list[str]) -> str:
-        settings = tyro.cli(Settings, args=words, prog=f"cta table {shlex.join(words)}")
-        if settings.name is None:
+        asked: Any = tyro.cli(Command, args=words, prog=f"cta table {shlex.join(words)}")
+        if asked.name is None:
             raise CtaError(f"`<!-- table: {' '.join(words)} -->` names no table")
-        return markdown(_build(settings, Results(results)))
+        return markdown(build(asked.name, scores, asked.selection))
 
     def picture(kind: str, words: list[str]) -> str:
+        from cta.report.score_figures import FIGURES, digest, drawn_cells, drawn_from
+
         if len(words) != 1 or not words[0].endswith(".png"):
             raise CtaError(f"`<!-- {kind}: {' '.join(words)} -->` names no PNG file")
-        cells = _cells(kind, Results(results))
+        cells, (caption, drawing) = drawn_cells(kind, scores), FIGURES[kind]
+        target = document.parent / words[0]
+        if cells and draw and drawn_from(target) != digest(cells):
+            drawing(cells, target)
         if not cells:
             return NOTHING
-        caption, drawing = _pictured(kind)
-        target = document.parent / words[0]
-        if draw and drawn_from(target) != digest(cells):
-            drawing(cells, target)
         good = drawn_from(target) == digest(cells)
         return f"![{caption}]({words[0]})\n" if good else f"{words[0]} is not what the results say.\n"
 
     return lambda kind, words: table(words) if kind == "table" else picture(kind, words)
 
 
-def _pictured(kind: str) -> tuple[str, Callable[..., None]]:
-    """A picture's caption and what draws it."""
-    from cta.results.bars import draw_pairs
-    from cta.results.curves import draw_curves
-
-    return {"curves": ("learning curves", draw_curves), "pairs": ("held-out pairs", draw_pairs)}[kind]
-
-
-def _cells(kind: str, results) -> list:
-    """What a picture of this kind is of."""
-    from cta.results.pairs import read_pairs
-
-    cells = results.cells() if kind == "curves" else read_pairs(results.folder / "ooc")
-    return [cell for cell in cells if cell.rows]
-
-
-def _build(settings: Settings, results):
-    from cta.results.tables import Selection, build
-
-    assert settings.name is not None
-    selection = Selection(_set(settings.agents), _set(settings.datasets), settings.ours, settings.intervals)
-    return build(settings.name, results, selection)
-
-
-def _refuse_foreign(results) -> None:
-    """Results that no table of the paper has a line for are not "no results": say what shows them."""
-    from cta.results.paper import in_paper
-
-    cells = [cell for cell in results.all_cells() if cell.rows]
-    if cells and not any(in_paper(cell.dataset, cell.agent, held_out=cell.held_out) for cell in cells):
-        folder = results.folder
+def _explain_nothing(scores: Scores) -> None:
+    """Why there is no line of ours: no results where we looked, or none that a table of the paper has a line for."""
+    folder = scores.folder
+    parts = [part for cell in scores.cells() for part in cell.parts() if part.rows]
+    if not parts:
+        print(f"looked in {folder.absolute()}; --results DIR looks elsewhere", file=sys.stderr)
+    elif not any(in_paper(p.key.dataset, p.key.agent, OOC if p.of_pairs else "") for p in parts):
         raise CtaError(f"the results in {folder} are in no table of the paper: `cta results list {folder}` shows them")
-
-
-def _wanted(cells: list, settings: Settings) -> list:
-    agents, datasets = _set(settings.agents), _set(settings.datasets)
-    return [c for c in cells if (not agents or c.agent in agents) and (not datasets or c.dataset in datasets)]
-
-
-def _set(text: str) -> frozenset[str]:
-    return frozenset(word for word in text.split(",") if word)

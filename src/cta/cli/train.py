@@ -8,8 +8,9 @@ from dataclasses import replace
 import tyro
 
 from cta.cli import DONE
-from cta.config import RunConfig, to_dict
+from cta.config import Extraction, RunConfig, to_dict
 from cta.errors import CtaError
+from cta.io.files import user_path
 
 DESCRIPTION = """\
 Train an agent, log and checkpoint it, and score it on the way.
@@ -20,9 +21,11 @@ The defaults shown are the paper's for this --agent and --dataset; every one can
   cta train --dataset desk-play-v0                                   a small world, minutes on a laptop
   cta train --dataset scene-play-v0 --agent cta --seeds 8            the paper's settings
   cta train --dataset my.npz --steps 50000 --agent.subgoal-steps 15  your own trajectories
-  cta train --dataset scene-play-v0 --print-config                   show all settings as JSON and stop
+  cta train --dataset my.npz --size small                            small networks, for a CPU
+  cta train --dataset scene-play-v0 --print-config > mine.json       show all settings as JSON and stop
+  cta train --config mine.json --seeds 4                             those settings; what else is typed changes them
 
-exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted and resumable, 4 done, but a seed's numbers went bad
+exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted and resumable, 4 done, but a seed diverged (NaN or inf)
 """
 
 MOST_SEEDS = 1024
@@ -41,14 +44,32 @@ def main(argv: list[str]) -> int:
 
 
 def parse(argv: list[str]) -> RunConfig:
-    """The preset of --agent and --dataset, changed by every other flag."""
+    """The preset of --agent and --dataset, or the settings in --config, changed by every other flag."""
     from cta.experiment import run_config
-    from cta.presets import fit_intervals
 
     argv = translate(argv)
-    default = run_config(_value(argv, "--agent") or "cta", _value(argv, "--dataset", "--env-name") or "desk-play-v0")
-    config = tyro.cli(RunConfig, default=default, args=argv, prog="cta train", description=DESCRIPTION)
-    return fit_intervals(replace(config, agent_name=default.agent_name))
+    file = _value(argv, "--config")
+    if file is not None:
+        at = argv.index("--config")
+        del argv[at : at + 2]
+    agent, dataset = _value(argv, "--agent") or "cta", _value(argv, "--dataset", "--env-name") or "desk-play-v0"
+
+    def parsed(default: RunConfig) -> RunConfig:
+        config = tyro.cli(RunConfig, default=default, args=argv, prog="cta train", description=DESCRIPTION)
+        return replace(config, agent_name=default.agent_name)
+
+    if file is not None:
+        from cta.agents import find
+        from cta.experiment.run_dir import read_config
+
+        named = _value(argv, "--agent")
+        return parsed(read_config(user_path(file), code=find(named).name if named else ""))
+    usual = run_config(agent, dataset)
+    typed = parsed(usual)
+    # Some defaults follow what was typed; what was typed itself stays.
+    loss = {"actor_loss": typed.agent.actor_loss} if isinstance(typed.agent, Extraction) else {}
+    steps = {"steps": typed.steps} if typed.steps != usual.steps else {}
+    return parsed(run_config(agent, dataset, agent_settings=loss, size=typed.size, **steps))
 
 
 def translate(argv: list[str]) -> list[str]:

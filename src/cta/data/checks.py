@@ -1,11 +1,13 @@
 """What is wrong with a dataset, and where, in one line."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from cta.data.npz import row_blocks
 from cta.errors import CtaError
+from cta.units import Bounds
 
 
 def as_observations(values: Any, *, label: str, key: str = "observations") -> np.ndarray:
@@ -19,7 +21,7 @@ def as_observations(values: Any, *, label: str, key: str = "observations") -> np
 def as_actions(values: Any, *, label: str) -> np.ndarray:
     """float32 actions of shape (N, A)."""
     array = _plain_array(values, label=label, key="actions")
-    return _as_float32(array, label=label, key="actions", hint="float32 in [-1, 1]")
+    return _as_float32(array, label=label, key="actions", hint="float32")
 
 
 def as_terminals(values: Any, *, label: str, key: str = "terminals") -> np.ndarray:
@@ -43,7 +45,7 @@ def _plain_array(values: Any, *, label: str, key: str) -> np.ndarray:
     if array.dtype.hasobject:
         raise CtaError(f"{label}: {key} holds Python objects; use a plain numeric array")
     if array.ndim == 0:
-        raise CtaError(f"{label}: {key} is a single value; expected an array with one row a time step")
+        raise CtaError(f"{label}: {key} is a single value; expected an array with one row per time step")
     return array
 
 
@@ -64,14 +66,20 @@ def check_shapes(observations: np.ndarray, actions: np.ndarray, terminals: np.nd
         raise CtaError(f"{label}: actions have shape {actions.shape}; expected (rows, action size)")
     if terminals.ndim != 1:
         raise CtaError(f"{label}: terminals have shape {terminals.shape}; expected (rows,)")
-    lengths = {"observations": len(observations), "actions": len(actions), "terminals": len(terminals)}
-    if len(set(lengths.values())) != 1:
+    arrays = {"observations": observations, "actions": actions, "terminals": terminals}
+    check_lengths({key: len(array) for key, array in arrays.items()}, label=label)
+
+
+def check_lengths(lengths: Mapping[str, int], *, label: str) -> None:
+    """The arrays have one length, neither none nor too many rows; known before any of their values is read."""
+    if len(set(lengths.values())) > 1:
         counts = ", ".join(f"{count} {key}" for key, count in lengths.items())
         raise CtaError(f"{label}: the arrays disagree in length: {counts}")
-    if len(terminals) == 0:
+    rows = max(lengths.values(), default=0)
+    if rows == 0:
         raise CtaError(f"{label}: the dataset is empty")
-    if len(terminals) > np.iinfo(np.int32).max:
-        raise CtaError(f"{label}: {len(terminals)} rows are more than 32-bit indices can address; split the dataset")
+    if rows > np.iinfo(np.int32).max:
+        raise CtaError(f"{label}: {rows} rows are more than 32-bit indices can address; split the dataset")
 
 
 def check_episodes(terminals: np.ndarray, *, label: str) -> None:
@@ -89,26 +97,31 @@ def check_episodes(terminals: np.ndarray, *, label: str) -> None:
 
 def check_finite(array: np.ndarray, *, key: str, label: str) -> None:
     """No NaN and no infinity; says where the first one is."""
-    if array.dtype.kind != "f":
-        return
+    bad = _first(array, lambda block: ~np.isfinite(block)) if array.dtype.kind == "f" else None
+    if bad:
+        raise CtaError(f"{label}: {key} has {bad[0]} at {bad[1]}")
+
+
+def check_action_range(actions: np.ndarray, bounds: Bounds | None, *, label: str) -> None:
+    """All actions lie between their bounds, or in [-1, 1]; says where the first one outside is."""
+    bad = _first(actions, (lambda block: np.abs(block) > 1) if bounds is None else bounds.outside)
+    if bad and bounds is None:
+        raise CtaError(
+            f"{label}: actions must lie in [-1, 1], found {bad[0]:.6g} at {bad[1]}: state their bounds (action_low and "
+            "action_high in the data, or --action-bounds LOW HIGH), or rescale them"
+        )
+    if bad and bounds is not None:
+        column = int(bad[1].rpartition(" ")[2])
+        stated = f"[{bounds.low[column]:.6g}, {bounds.high[column]:.6g}]"
+        raise CtaError(f"{label}: an action is {bad[0]:.6g} at {bad[1]}, outside its stated bounds {stated}")
+
+
+def _first(array: np.ndarray, bad: Callable[[np.ndarray], np.ndarray]) -> tuple[Any, str] | None:
+    """(value, place) of the first number of a (rows, …) array that is bad."""
     for start, block in row_blocks(array):
-        good = np.isfinite(block)
-        if not good.all():
-            row, *column = np.argwhere(~good)[0].tolist()
-            raise CtaError(f"{label}: {key} has {block[row, *column]} at {_place(start + row, column)}")
-
-
-def check_action_range(actions: np.ndarray, *, label: str) -> None:
-    """All actions lie in [-1, 1]; says where the first one outside is."""
-    for start, block in row_blocks(actions):
-        bad = np.abs(block) > 1
-        if bad.any():
-            row, *column = np.argwhere(bad)[0].tolist()
-            place = _place(start + row, column)
-            raise CtaError(
-                f"{label}: actions must lie in [-1, 1], found {block[row, *column]:.6g} at {place}: rescale them"
-            )
-
-
-def _place(row: int, column: list[int]) -> str:
-    return f"row {row}" if not column else f"row {row}, column {column[0] if len(column) == 1 else tuple(column)}"
+        found = bad(block)
+        if found.any():
+            row, *column = np.argwhere(found)[0].tolist()
+            where = column[0] if len(column) == 1 else tuple(column)
+            return block[row, *column], f"row {start + row}, column {where}"
+    return None

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,25 +10,29 @@ from typing import Any
 import numpy as np
 
 from cta.data import checks
-from cta.data.files import user_path
-from cta.data.mapped import read_or_map
+from cta.data.mapped import is_mapped, read_or_map
 from cta.data.npz import PROVENANCE_KEY, NpzReader, column, row_blocks, write_npz
 from cta.errors import CtaError
+from cta.io.files import user_path
+from cta.units import Bounds, make_bounds
 
 CORE_KEYS = ("observations", "actions", "terminals")
+MORE_KEYS = ("valids", "next_observations", "timeouts")
+BOUND_KEYS = ("action_low", "action_high")
 INFO_KEYS = ("qpos", "qvel", "button_states")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TrajectoryDataset:
-    """Episodes back to back, one row a state, in OGBench's on-disk layout.
+    """Episodes back to back, one row per state, in OGBench's on-disk layout.
 
     An episode of T transitions has T + 1 rows: the states s_0 … s_T, where the action of the last row leads nowhere.
 
     observations: (N, D) float32, or (N, H, W, C) uint8 for images; the state before the action.
-    actions: (N, A) float32 in [-1, 1].
+    actions: (N, A) float32 within `bounds`, or in [-1, 1] if there are none.
     terminals: (N,) bool, True on the last row of each episode.
     info: arrays with N rows that training does not use (`qpos`, `qvel`, `button_states`, …).
+    bounds: the lowest and highest actions of the environment, if stated; a policy acts between them.
     """
 
     observations: np.ndarray
@@ -37,6 +41,7 @@ class TrajectoryDataset:
     info: dict[str, np.ndarray] = field(default_factory=dict)
     provenance: dict[str, Any] | None = None
     name: str = "dataset"
+    bounds: Bounds | None = None
 
     def __post_init__(self) -> None:
         label = self.name
@@ -48,7 +53,7 @@ class TrajectoryDataset:
         checks.check_episodes(self.terminals, label=label)
         checks.check_finite(self.observations, key="observations", label=label)
         checks.check_finite(self.actions, key="actions", label=label)
-        checks.check_action_range(self.actions, label=label)
+        checks.check_action_range(self.actions, self.bounds, label=label)
         for key, values in self.info.items():
             rows = len(values) if np.ndim(values) else 0
             if rows != self.num_rows:
@@ -69,6 +74,8 @@ class TrajectoryDataset:
         *,
         episode_lengths: Sequence[int] | np.ndarray | None = None,
         next_observations: Any = None,
+        action_low: Any = None,
+        action_high: Any = None,
         name: str = "dataset",
         info: Mapping[str, np.ndarray] | None = None,
         provenance: dict[str, Any] | None = None,
@@ -78,24 +85,36 @@ class TrajectoryDataset:
         Say where episodes end with `terminals` (True on each episode's last row) or with `episode_lengths` (rows each).
         Without `next_observations` the rows are states, and an episode's last row has no next one. With
         `next_observations` the rows are transitions (s_t, a_t, s_{t+1}): each episode then gets its final next
-        observation appended as a last row, with a zero action.
+        observation appended as a last row, with an action that leads nowhere.
+        Actions lie between `action_low` and `action_high`, numbers or (A,) arrays, else in [-1, 1].
         """
         observed = checks.as_observations(observations, label=name)
         acted = checks.as_actions(actions, label=name)
+        bounds = make_bounds(action_low, action_high, acted.shape[-1], label=name)
         ends = _terminals(terminals, episode_lengths, rows=len(observed), label=name)
         if next_observations is not None:
             if info:
                 raise CtaError(f"{name}: info arrays cannot be given with next_observations, whose last rows they lack")
             following = checks.as_observations(next_observations, label=name, key="next_observations")
-            observed, acted, ends = _join_transitions(observed, acted, ends, following, label=name)
-        return cls(observed, acted, ends, dict(info or {}), provenance, name)
+            last = np.zeros(1, np.float32) if bounds is None else bounds.middle
+            observed, acted, ends = _join_transitions(observed, acted, ends, following, last, label=name)
+        return cls(observed, acted, ends, dict(info or {}), provenance, name, bounds)
 
     @classmethod
-    def from_npz(cls, path: str | Path, *, info: bool = False, name: str | None = None) -> "TrajectoryDataset":
+    def from_npz(
+        cls,
+        path: str | Path,
+        *,
+        info: bool = False,
+        name: str | None = None,
+        action_bounds: tuple[float, float] | None = None,
+    ) -> "TrajectoryDataset":
         """Read an OGBench file; `info=True` also reads `qpos`, `qvel`, `button_states` and other per-row arrays.
 
+        Bounds of the actions are `action_bounds`, the same for each, else the file's `action_low` and `action_high`.
+
         OGBench's in-memory forms saved to a file are understood too: the compact one (`valids`) and the regular one
-        (`next_observations`).
+        (`next_observations`). So are D4RL's `timeouts`: an episode ends where either array says so.
         """
         path = user_path(path)
         label = name or path.stem
@@ -105,26 +124,30 @@ class TrajectoryDataset:
                 raise CtaError(
                     f"{path}: missing {', '.join(missing)}; the file has {', '.join(file.keys) or 'no arrays'}"
                 )
-            key = "valids" if "valids" in file.keys else "terminals"
-            marks = checks.as_terminals(file[key], label=label, key=key)
-            terminals = ~marks if key == "valids" else marks
-            following = file["next_observations"] if "next_observations" in file.keys else None
-            extra = _info_arrays(file, rows=len(terminals)) if info and following is None else {}
+            shapes = {key: file.header(key)[0] for key in (*CORE_KEYS, *MORE_KEYS) if key in file.keys}
+            checks.check_lengths({key: shape[0] for key, shape in shapes.items() if shape}, label=label)
+            ends = _episode_ends(file, label=label)
             # Images may be larger than the memory: they are mapped, and fetched as training asks for them.
             images = file.header("observations")[1] == np.uint8
+            following = file["next_observations"] if "next_observations" in file.keys else None
+            low, high = action_bounds or (file[key] if key in file.keys else None for key in BOUND_KEYS)
             return cls.from_arrays(
                 read_or_map(file, "observations") if images else file["observations"],
                 file["actions"],
-                terminals,
+                ends,
                 next_observations=following,
+                action_low=low,
+                action_high=high,
                 name=label,
-                info=extra,
+                info=_info_arrays(file, rows=len(ends)) if info and following is None else {},
                 provenance=file.provenance(),
             )
 
     def to_npz(self, path: str | Path) -> None:
         """Write OGBench's file format (compressed), through a temporary file that is renamed into place."""
         arrays = {"observations": self.observations, "actions": self.actions, "terminals": self.terminals, **self.info}
+        if self.bounds is not None:
+            arrays |= dict(zip(BOUND_KEYS, self.bounds, strict=True))
         write_npz(Path(path).expanduser(), {key: column(values) for key, values in arrays.items()}, self.provenance)
 
     @property
@@ -171,38 +194,64 @@ class TrajectoryDataset:
         lengths = self.episode_ends - self.episode_starts + 1
         return np.repeat(self.episode_ends - np.int32(1), lengths)
 
-    def compact(self, *, info: bool = False) -> dict[str, np.ndarray]:
-        """OGBench's compact form: all rows; `valids` = has a next row; `terminals` on an episode's last two rows."""
-        last = self.terminals
-        before_last = np.append(last[1:], True)
-        view = {
-            "observations": self.observations,
-            "actions": self.actions,
-            "terminals": (last | before_last).astype(np.float32),
-            "valids": (~last).astype(np.float32),
-        }
-        return view | (self.info if info else {})
-
-    def regular(self, *, info: bool = False) -> dict[str, np.ndarray]:
-        """OGBench's regular form: one row a transition, with `next_observations`; a copy of the observations."""
-        rows = self.valid_rows
-        view = {
-            "observations": self.observations[rows],
-            "actions": self.actions[rows],
-            "terminals": self.terminals[rows + 1].astype(np.float32),
-            "next_observations": self.observations[rows + 1],
-        }
-        return view | ({key: values[rows] for key, values in self.info.items()} if info else {})
-
     def fingerprint(self) -> str:
-        """SHA-256 over what training sees: observations, actions, terminals, their dtypes and shapes (not `info`)."""
+        """SHA-256 over what training sees: observations, actions, terminals, their dtypes and shapes, bounds."""
         digest = hashlib.sha256()
         for key in CORE_KEYS:
             array = getattr(self, key)
             digest.update(f"{key} {array.dtype.str} {array.shape}\n".encode())
             for _, block in row_blocks(array):
                 digest.update(np.ascontiguousarray(block).data)
+        if self.bounds is not None:
+            digest.update(np.stack(self.bounds).data)
         return digest.hexdigest()
+
+    def check_like(self, other: "TrajectoryDataset") -> None:
+        """Complain in one line about data of another shape: training and validation data must agree."""
+        mine, theirs = (
+            f"{data.observations.dtype} observations of shape {data.observation_shape} and {data.action_dim} actions"
+            for data in (self, other)
+        )
+        if mine != theirs:
+            raise CtaError(f"{self.name} has {mine}, {other.name} has {theirs}: they do not belong together")
+        if not np.array_equal(self.bounds or (), other.bounds or ()):
+            raise CtaError(f"{self.name} and {other.name} state different bounds of actions: give both the same")
+
+    def take(self, wanted: np.ndarray, terminals: np.ndarray | None = None) -> "TrajectoryDataset":
+        """The rows of a mask or an index, of every array, in memory; `terminals` says which of them end an episode."""
+        return replace(
+            self,
+            observations=np.ascontiguousarray(self.observations[wanted]),
+            actions=np.ascontiguousarray(self.actions[wanted]),
+            terminals=self.terminals[wanted] if terminals is None else terminals,
+            info={key: values[wanted] for key, values in self.info.items()},
+        )
+
+
+def hold_out(dataset: TrajectoryDataset, fraction: float) -> tuple[TrajectoryDataset, TrajectoryDataset | None]:
+    """(what is left, the held-out episodes): `fraction` of the episodes, drawn at random, at least one.
+
+    Which ones depends on how many there are, and on nothing else. Nothing is held out of a single episode, and nothing
+    of observations that stay in a mapped file: taking rows out of those would read all of it into memory.
+    """
+    if fraction <= 0 or dataset.num_episodes < 2 or is_mapped(dataset.observations):
+        return dataset, None
+    count = min(max(1, int(fraction * dataset.num_episodes)), dataset.num_episodes - 1)
+    held = np.zeros(dataset.num_episodes, bool)
+    held[np.random.default_rng(0).permutation(dataset.num_episodes)[:count]] = True
+    rows = np.repeat(held, dataset.episode_ends - dataset.episode_starts + 1)
+    return dataset.take(~rows), dataset.take(rows)
+
+
+def _episode_ends(file: NpzReader, *, label: str) -> np.ndarray:
+    """The last row of each episode, as the file marks it: by `valids`, or by `terminals` and D4RL's `timeouts`."""
+    if "valids" in file.keys:
+        return ~checks.as_terminals(file["valids"], label=label, key="valids")
+    keys = [key for key in ("terminals", "timeouts") if key in file.keys]
+    marks = [checks.as_terminals(file[key], label=label, key=key) for key in keys]
+    if len({mark.shape for mark in marks}) > 1:
+        raise CtaError(f"{label}: terminals have shape {marks[0].shape}, timeouts {marks[1].shape}")
+    return np.logical_or.reduce(marks)
 
 
 def _terminals(terminals: Any, lengths: Sequence[int] | np.ndarray | None, *, rows: int, label: str) -> np.ndarray:
@@ -221,9 +270,15 @@ def _terminals(terminals: Any, lengths: Sequence[int] | np.ndarray | None, *, ro
 
 
 def _join_transitions(
-    observations: np.ndarray, actions: np.ndarray, terminals: np.ndarray, following: np.ndarray, *, label: str
+    observations: np.ndarray,
+    actions: np.ndarray,
+    terminals: np.ndarray,
+    following: np.ndarray,
+    last: np.ndarray,
+    *,
+    label: str,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows of states from rows of transitions: one more row an episode, made of its final next observation."""
+    """Rows of states from rows of transitions: one more row per episode, of its final next observation and `last`."""
     checks.check_shapes(observations, actions, terminals, label=label)
     if following.shape != observations.shape or following.dtype != observations.dtype:
         raise CtaError(
@@ -244,7 +299,7 @@ def _join_transitions(
     ends = np.flatnonzero(terminals)
     after = ends + 1
     joined = np.insert(observations, after, following[ends], axis=0)
-    padded = np.insert(actions, after, np.float32(0), axis=0)
+    padded = np.insert(actions, after, last, axis=0)
     flags = np.zeros(len(joined), bool)
     flags[ends + 1 + np.arange(len(ends))] = True
     return joined, padded, flags
@@ -252,23 +307,23 @@ def _join_transitions(
 
 def _info_arrays(file: NpzReader, *, rows: int) -> dict[str, np.ndarray]:
     """The per-row arrays of a file beside the core ones; OGBench's own must fit, strangers that do not are left out."""
-    others = [key for key in file.keys if key not in (*CORE_KEYS, "valids", PROVENANCE_KEY)]
-    arrays = {}
-    for key in others:
-        shape, _ = file.header(key)
-        if key in INFO_KEYS or (shape and shape[0] == rows):
-            arrays[key] = file[key]
-    return arrays
+    found = []
+    for key in file.keys:
+        length = (*file.header(key)[0], 0)[0]
+        if key in INFO_KEYS and length != rows:
+            raise CtaError(f"{file.path}: {key} has {length} rows, observations have {rows}")
+        if length == rows and key not in (*CORE_KEYS, *MORE_KEYS, *BOUND_KEYS, PROVENANCE_KEY):
+            found.append(key)
+    return {key: file[key] for key in found}
 
 
 def count_transitions(path: Path) -> int | None:
     """How many a file has, read from the marks of its episodes' ends alone; None if it is absent or damaged."""
     try:
         with NpzReader(path) as file:
-            compact = "valids" in file.keys
-            marks = file["valids" if compact else "terminals"]
+            ends = _episode_ends(file, label=path.stem)
             if "next_observations" in file.keys:  # there every row is a transition
-                return marks.size
+                return ends.size
     except CtaError:
         return None
-    return int(np.count_nonzero(marks if compact else marks == 0))
+    return int(np.count_nonzero(~ends))

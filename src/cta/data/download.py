@@ -1,21 +1,21 @@
 """OGBench's published files: mirrors, resumed transfers, and a checksum written down beside the file."""
 
 import hashlib
-import json
 import os
 import re
+import shutil
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from cta.alone import alone
-from cta.data.files import write_whole
 from cta.data.npz import NpzReader
-from cta.data.progress import Advance, progress
+from cta.data.progress import human, progress
 from cta.errors import CtaError
+from cta.io.file_lock import file_lock
+from cta.io.json_files import read_json, write_json
 
 PUBLISHED = "https://rail.eecs.berkeley.edu/datasets/ogbench"
 MIRRORS_VARIABLE = "CTA_DATA_MIRRORS"
@@ -26,6 +26,10 @@ ATTEMPTS = 3
 
 class _Unreachable(Exception):
     """A mirror that cannot give the file; the message says why."""
+
+
+class _Damaged(Exception):
+    """What came is not the file; the message says why."""
 
 
 def mirrors(extra: Sequence[str] = ()) -> list[str]:
@@ -42,10 +46,9 @@ def record_path(path: Path) -> Path:
 def read_record(path: Path) -> dict[str, Any] | None:
     """The record of a downloaded file, if there is one."""
     try:
-        record = json.loads(record_path(path).read_text())
-    except (OSError, ValueError):
+        return read_json(record_path(path))
+    except CtaError:
         return None
-    return record if isinstance(record, dict) else None
 
 
 def sha256_of(path: Path) -> str:
@@ -56,49 +59,43 @@ def sha256_of(path: Path) -> str:
 def download(name: str, folder: Path, *, extra_mirrors: Sequence[str] = (), advice: str = "") -> list[Path]:
     """Fetch NAME-val.npz and NAME.npz into `folder`; files that are there stay. Returns both paths, training first.
 
-    `advice` ends the line that says there is no network.
+    `advice` ends the line that says that no mirror has it. A second process waits and finds what the first has fetched.
     """
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise CtaError(f"'{name}' is not the name of a dataset such as scene-play-v0")
+    paths = [folder / f"{name}.npz", folder / f"{name}-val.npz"]
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        for path in reversed(paths):  # validation first: a training file always has its other half
+            if not path.exists():
+                with file_lock(path, waiting=f"waiting for another process that downloads {path.name}"):
+                    if not path.exists():
+                        _fetch(path, mirrors(extra_mirrors), advice=advice)
     except OSError as error:
-        raise CtaError(f"cannot create {folder}: {error.strerror or error}") from None
-    paths = [folder / f"{name}.npz", folder / f"{name}-val.npz"]
-    for path in reversed(paths):  # validation first: a training file always has its other half
-        if not path.exists():
-            _fetch_alone(path, mirrors(extra_mirrors), advice=advice)
+        raise CtaError(f"cannot write into {folder}: {error.strerror or error}") from None
     return paths
 
 
-def _fetch_alone(path: Path, addresses: Sequence[str], *, advice: str) -> None:
-    """Two processes must not write into one partial file; the second finds what the first has fetched."""
-    try:
-        with alone(path, waiting=f"waiting for another process that downloads {path.name}"):
-            if not path.exists():
-                _fetch(path, addresses, advice=advice)
-    except OSError as error:
-        raise CtaError(f"cannot write into {path.parent}: {error.strerror or error}") from None
-
-
 def _fetch(path: Path, addresses: Sequence[str], *, advice: str) -> None:
+    """Try the mirrors in turn: each again while it brings more, and from the start if resuming damaged the file."""
     partial = path.with_name(f".{path.name}.part")
     reasons = []
     for address in addresses:
-        url = f"{address}/{path.name}"
         for _ in range(ATTEMPTS):
             before = partial.stat().st_size if partial.exists() else 0
             try:
-                _transfer(url, partial)
+                _transfer(f"{address}/{path.name}", partial)
+                _accept(partial, path, f"{address}/{path.name}")
+                return
             except _Unreachable as error:
                 reasons.append(f"{address}: {error}")
                 if not partial.exists() or partial.stat().st_size <= before:
                     break  # nothing came: another mirror, rather than the same again
-            except OSError as error:
-                raise CtaError(f"cannot write {partial}: {error.strerror or error}") from None
-            else:
-                _accept(partial, path, url)
-                return
+            except _Damaged as error:
+                reasons.append(f"{address}: {error}")
+                _discard(partial)
+                if not before:
+                    break  # whole, and bad
     raise CtaError(f"cannot download {path.name} ({'; '.join(dict.fromkeys(reasons))}). {advice}".strip())
 
 
@@ -107,75 +104,95 @@ def _tag_file(partial: Path) -> Path:
     return partial.with_name(f"{partial.name}.tag")
 
 
+def _discard(partial: Path) -> None:
+    for file in (partial, _tag_file(partial)):
+        file.unlink(missing_ok=True)
+
+
 def _transfer(url: str, partial: Path) -> None:
     """Bring `partial` to its full length, from where an earlier transfer of the same version stopped."""
-    tag_file = _tag_file(partial)
     have = partial.stat().st_size if partial.exists() else 0
-    headers = {"User-Agent": "cta"}
-    if have and tag_file.exists():
-        headers |= {"Range": f"bytes={have}-", "If-Range": tag_file.read_text()}
+    tag = _tag_file(partial).read_text() if have and _tag_file(partial).exists() else ""
+    headers = {"User-Agent": "cta"} | ({"Range": f"bytes={have}-", "If-Range": tag} if tag else {})
     try:
         response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code == 416 and "Range" in headers:
-            if error.headers.get("Content-Range") == f"bytes */{have}":  # it was complete, but not yet accepted
-                return
-            partial.unlink()  # it is not what is there: begin anew
-            _transfer(url, partial)
+        if error.code != 416 or not tag:
+            raise _Unreachable(f"HTTP {error.code} {error.reason}") from None
+        if error.headers.get("Content-Range") == f"bytes */{have}":  # it was complete, but not yet accepted
             return
-        raise _Unreachable(f"HTTP {error.code} {error.reason}") from None
+        response = None
     except (urllib.error.URLError, OSError, HTTPException, ValueError) as error:
         raise _Unreachable(str(getattr(error, "reason", error))) from None
-    with response:
-        resumed = response.status == 206
-        tag = response.headers.get("ETag") or response.headers.get("Last-Modified")
-        if tag and not resumed:
-            tag_file.write_text(tag)
-        length = response.headers.get("Content-Length")
-        total = int(length) + (have if resumed else 0) if length else None
-        start = have if resumed else 0
-        with (
-            open(partial, "ab" if resumed else "wb") as file,
-            progress(url.rsplit("/", 1)[1], total=total, unit="B", done=start) as advance,
-        ):
-            _copy(response, file, advance)
-            file.flush()
-            os.fsync(file.fileno())
+    if response is not None:
+        with response:
+            if response.status != 206:
+                _discard(partial)
+                _copy(response, partial, have=0)
+                return
+            if tag and _continues(response.headers, have, tag):
+                _copy(response, partial, have=have)
+                return
+    if not tag:
+        raise _Unreachable("the server sent a part of the file although all of it was asked for")
+    _discard(partial)  # what comes does not fit what is there: begin again
+    _transfer(url, partial)
+
+
+def _continues(headers: Mapping[str, str], have: int, tag: str) -> bool:
+    """Whether a partial answer begins where our file ends, reaches the end, and is of the same version."""
+    span = re.fullmatch(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", headers.get("Content-Range", ""))
+    if span is None or tag not in (headers.get("ETag"), headers.get("Last-Modified")):
+        return False
+    first, last, total = map(int, span.groups())
+    return first == have and last == total - 1
+
+
+def _copy(response: Any, partial: Path, *, have: int) -> None:
+    """Append what comes to `partial`, after noting of which version it is."""
+    etag = response.headers.get("ETag", "")
+    tag = response.headers.get("Last-Modified") if etag.startswith("W/") or not etag else etag
+    if tag and not have:
+        _tag_file(partial).write_text(tag)
+    length = response.headers.get("Content-Length")
+    if length is not None and not re.fullmatch(r"\d{1,18}", length):
+        raise _Unreachable(f"the server announces a length of '{length[:40]}'")
+    free = shutil.disk_usage(partial.parent).free
+    if length is not None and int(length) > free:
+        raise _Unreachable(f"the server announces {human(int(length))}B, the disk has {human(free)}B free")
+    total = None if length is None else have + int(length)
+    with open(partial, "ab") as file, progress(partial.name[1:-5], total=total, unit="B", done=have) as advance:
+        while block := _read(response):
+            file.write(block)
+            advance(len(block))
+        file.flush()
+        os.fsync(file.fileno())
     if total is not None and partial.stat().st_size != total:
         raise _Unreachable(f"the transfer stopped at {partial.stat().st_size} of {total} bytes")
 
 
-def _copy(response: Any, file: Any, advance: Advance) -> None:
-    while True:
-        try:
-            block = response.read(BLOCK)
-        except (OSError, HTTPException) as error:
-            raise _Unreachable(f"the transfer broke off ({error})") from None
-        if not block:
-            return
-        file.write(block)
-        advance(len(block))
+def _read(response: Any) -> bytes:
+    try:
+        return response.read(BLOCK)
+    except (OSError, HTTPException) as error:
+        raise _Unreachable(f"the transfer broke off ({error})") from None
 
 
 def _accept(partial: Path, path: Path, url: str) -> None:
     """Check what came, write its record, and give it its name."""
     known = (read_record(path) or {}).get("sha256")
     found = sha256_of(partial)
+    if known not in (None, found):
+        raise _Damaged(f"SHA-256 {found}, but {record_path(path).name} says {known}; delete that record to accept it")
     try:
-        if known not in (None, found):
-            raise CtaError(
-                f"{url} has SHA-256 {found}, {record_path(path).name} says {known}: "
-                "the file changed or was damaged; delete the record to accept it"
-            )
         with NpzReader(partial) as file:
+            file.check()
             if "observations" not in file.keys:
-                raise CtaError(f"{url} is an npz file, but not a dataset")
-    except CtaError:
-        partial.unlink()
-        _tag_file(partial).unlink(missing_ok=True)
-        raise
+                raise _Damaged(f"{path.name} is an npz file, but not a dataset")
+    except CtaError as error:
+        raise _Damaged(str(error).replace(str(partial), path.name)) from None
     record = {"url": url, "bytes": partial.stat().st_size, "sha256": found}
-    write_whole(record_path(path), json.dumps(record, indent=2) + "\n")
+    write_json(record_path(path), record)
     os.replace(partial, path)
-    _tag_file(partial).unlink(missing_ok=True)
+    _discard(partial)

@@ -1,20 +1,18 @@
 """Arrays of an npz file as memory maps: in place where they are stored as they are, else unpacked once."""
 
-import errno
 import os
 import shutil
 import struct
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cta.data.files import set_usual_mode
-from cta.data.npz import CHUNK_BYTES, NpzReader
+from cta.data.npz import CHUNK_BYTES, NpzReader, first_line, read_header
 from cta.data.progress import human, progress
 from cta.errors import CtaError
+from cta.io.files import writing
 
 LOCAL_HEADER = struct.Struct("<26xHH")
 """The fixed part of a zip member's own header, of which only the lengths of name and extra field matter here."""
@@ -52,8 +50,7 @@ def map_array(path: str | Path, key: str) -> np.ndarray:
     except CtaError:
         raise
     except Exception as error:  # damage surfaces as almost any exception: of zip, zlib, struct, the header's parser
-        reason = (str(error).splitlines() or [""])[0] or type(error).__name__
-        raise CtaError(f"{path}: {key} cannot be mapped into memory ({reason}): the file is damaged") from None
+        raise CtaError(f"{path}: {key} cannot be mapped ({first_line(error)}): the file is damaged") from None
 
 
 def is_mapped(array: np.ndarray) -> bool:
@@ -75,12 +72,8 @@ def _member_start(path: Path, member: zipfile.ZipInfo) -> int:
 def _map(path: Path, start: int) -> np.ndarray:
     with path.open("rb") as file:
         file.seek(start)
-        version = np.lib.format.read_magic(file)
-        reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, fortran, dtype = reader(file)
-        values = file.tell()
-    order = "F" if fortran else "C"
-    return np.memmap(path, dtype, "r", values, shape, order)
+        shape, fortran, dtype = read_header(file)
+        return np.memmap(path, dtype, "r", file.tell(), shape, "F" if fortran else "C")
 
 
 def _unpacked(archive: zipfile.ZipFile, path: Path, member: zipfile.ZipInfo) -> Path:
@@ -95,7 +88,14 @@ def _unpacked(archive: zipfile.ZipFile, path: Path, member: zipfile.ZipInfo) -> 
     folder = _folder_with_room(folders, member.file_size, path)
     for old in folder.glob(f"{stem}-????????.npy"):  # of an earlier file of this name
         old.unlink(missing_ok=True)
-    _unpack(archive, member, folder / name, label=f"unpacking {path.name}")
+    with (
+        writing(folder / name) as out,
+        archive.open(member) as entry,  # which verifies the zip's checksum on the way
+        progress(f"unpacking {path.name}", total=member.file_size, unit="B") as advance,
+    ):
+        while chunk := entry.read(CHUNK_BYTES):
+            out.write(chunk)
+            advance(len(chunk))
     return folder / name
 
 
@@ -123,28 +123,3 @@ def _folder_with_room(folders: tuple[Path, ...], size: int, path: Path) -> Path:
         f"{path} must be unpacked to be streamed, which takes {human(size)}B of disk ({'; '.join(reasons)}): "
         "free some, or point XDG_CACHE_HOME at a larger disk"
     )
-
-
-def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, *, label: str) -> None:
-    """Copy a member's values to `target` through a temporary file; the zip's checksum is verified on the way."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    try:
-        with (
-            os.fdopen(handle, "wb") as out,
-            archive.open(member) as entry,
-            progress(label, total=member.file_size, unit="B") as advance,
-        ):
-            while chunk := entry.read(CHUNK_BYTES):
-                out.write(chunk)
-                advance(len(chunk))
-            out.flush()
-            os.fsync(out.fileno())
-        set_usual_mode(temporary)
-        os.replace(temporary, target)
-    except zipfile.BadZipFile as error:
-        raise CtaError(f"{archive.filename}: {error}: the file is damaged") from None
-    except OSError as error:
-        full = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or error
-        raise CtaError(f"cannot write {target}: {full}") from None
-    finally:
-        Path(temporary).unlink(missing_ok=True)

@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 
 from cta.data.dataset import TrajectoryDataset
-from cta.data.observations import join, leaves, to_unit
+from cta.data.npz import first_line
+from cta.data.observations import join, leaves
 from cta.data.progress import progress
 from cta.errors import CtaError
+from cta.io.files import safe_name
+from cta.units import Bounds, make_bounds
 
 PREFIX = "minari:"
 
@@ -23,11 +26,11 @@ def minari_folder() -> Path:
 def read_minari(name: str) -> TrajectoryDataset:
     """The local Minari dataset `name`, such as `D4RL/pointmaze/umaze-v2`.
 
-    An episode's T + 1 observations become T + 1 rows. Observations are joined as `cta.data.observations` says, actions
-    are mapped from their box to [-1,1].
+    An episode's T + 1 observations become T + 1 rows. Observations are joined as `cta.data.observations` says; the
+    bounds of the actions are those of their box.
     """
     label = f"{PREFIX}{name}"
-    low, high = _action_range(_metadata(name, label), label)
+    bounds, shape = _action_box(_metadata(name, label), label)
     try:
         import minari
     except ImportError:
@@ -40,43 +43,38 @@ def read_minari(name: str) -> TrajectoryDataset:
             for episode in dataset.iterate_episodes():
                 observed = join(episode.observations, rows=True, label=label)
                 layout = {part: int(np.prod(array.shape[1:])) for part, array in leaves(episode.observations).items()}
-                for column, values in zip(columns, _rows(episode, observed, low, high, label), strict=True):
+                for column, values in zip(columns, _rows(episode, observed, bounds, shape, label), strict=True):
                     column.append(values)
                 advance(1)
     except CtaError:
         raise
     except Exception as error:  # damaged files surface as almost any exception of h5py, PyArrow or Minari itself
-        reason = (str(error).splitlines() or [""])[0] or type(error).__name__
-        raise CtaError(f"{label}: cannot be read ({reason})") from None
+        raise CtaError(f"{label}: cannot be read ({first_line(error)})") from None
     if not columns[0]:
         raise CtaError(f"{label}: the dataset has no episodes")
     if len({(part.shape[1:], part.dtype) for part in columns[0]}) > 1:
         raise CtaError(f"{label}: observations change their shape from episode to episode")
     observations, actions, terminals = (np.concatenate(column) for column in columns)
     record = {"created_by": "minari", "id": name, "observation_parts": layout}
-    return TrajectoryDataset.from_arrays(observations, actions, terminals, name=safe_name(name), provenance=record)
-
-
-def safe_name(name: str) -> str:
-    """A Minari name as the name of a file or a folder."""
-    return f"minari-{name}".replace("/", "-")
+    called = safe_name(f"minari-{name}")
+    options = {"action_low": bounds.low, "action_high": bounds.high, "name": called, "provenance": record}
+    return TrajectoryDataset.from_arrays(observations, actions, terminals, **options)
 
 
 def _rows(
-    episode: Any, observed: np.ndarray, low: np.ndarray, high: np.ndarray, label: str
+    episode: Any, observed: np.ndarray, bounds: Bounds, shape: tuple[int, ...], label: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Observations, actions and terminals of an episode, its last state with a zero action."""
+    """Observations, actions and terminals of an episode, its last state with the middle of the box."""
     acted = np.asarray(episode.actions)
     steps = len(acted)
-    if acted.shape != (steps, *low.shape) or acted.dtype.kind not in "iuf":
-        raise CtaError(f"{label}: actions of episode {episode.id} have shape {acted.shape}, expected {low.shape} each")
+    if acted.shape != (steps, *shape) or acted.dtype.kind not in "iuf":
+        raise CtaError(f"{label}: actions of episode {episode.id} have shape {acted.shape}, expected {shape} each")
     if len(observed) != steps + 1:
         raise CtaError(
             f"{label}: episode {episode.id} has {steps} actions and {len(observed)} observations, not one more"
         )
-    unit = to_unit(acted, low, high).reshape(steps, -1)
-    last = np.zeros((1, unit.shape[1]), np.float32)
-    return observed, np.concatenate([unit, last]), np.arange(steps + 1) == steps
+    padded = np.concatenate([acted.reshape(steps, -1).astype(np.float32), bounds.middle[None]])
+    return observed, padded, np.arange(steps + 1) == steps
 
 
 def _metadata(name: str, label: str) -> dict[str, Any]:
@@ -102,7 +100,7 @@ def _metadata(name: str, label: str) -> dict[str, Any]:
     return values
 
 
-def _action_range(metadata: dict[str, Any], label: str) -> tuple[np.ndarray, np.ndarray]:
+def _action_box(metadata: dict[str, Any], label: str) -> tuple[Bounds, tuple[int, ...]]:
     try:
         space = json.loads(metadata["action_space"])
         if space["type"] != "Box":
@@ -110,6 +108,7 @@ def _action_range(metadata: dict[str, Any], label: str) -> tuple[np.ndarray, np.
         low, high = (np.broadcast_to(np.array(space[end], np.float64), space["shape"]) for end in ("low", "high"))
     except (ValueError, TypeError, KeyError) as error:
         raise CtaError(f"{label}: its action space cannot be read ({type(error).__name__}: {error})") from None
-    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all() and low.size):
-        raise CtaError(f"{label}: actions need finite bounds, low below high, to be mapped to [-1, 1]")
-    return low, high
+    bounds = make_bounds(low.ravel(), high.ravel(), low.size, label=label)
+    if bounds is None or not low.size:
+        raise CtaError(f"{label}: its actions have no numbers")
+    return bounds, low.shape

@@ -2,17 +2,19 @@
 
 import json
 import os
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from cta.data.files import set_usual_mode
 from cta.errors import CtaError
+from cta.io.files import writing
+from cta.io.json_files import parse_json
+from cta.io.shapes import known_maker
 
 PROVENANCE_KEY = "provenance"
 CHUNK_BYTES = 1 << 24
@@ -45,42 +47,18 @@ def write_npz(path: Path, columns: Mapping[str, Column], provenance: Mapping[str
 
     The bytes depend on the arrays and the provenance only: a zip entry written here carries no clock.
     """
-    path = Path(path)
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    except OSError as error:
-        raise CtaError(f"cannot write {path}: {error.strerror or error}") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-                for key, values in columns.items():
-                    _write_entry(archive, key, values)
-                if provenance is not None:
-                    text = np.array(json.dumps(provenance, sort_keys=True))
-                    _write_entry(archive, PROVENANCE_KEY, Column(text.dtype, (), [text]))
-            file.flush()
-            os.fsync(file.fileno())
-        set_usual_mode(temporary)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise CtaError(f"cannot write {path}: {error.strerror or error}") from None
-    finally:
-        Path(temporary).unlink(missing_ok=True)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename survive a power cut, where the file system can."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass
-    finally:
-        os.close(handle)
+    with writing(Path(path)) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for key, values in columns.items():
+            _write_entry(archive, key, values)
+        if provenance is not None:
+            text = np.array(json.dumps(provenance, sort_keys=True))
+            _write_entry(archive, PROVENANCE_KEY, Column(text.dtype, (), [text]))
+    with suppress(OSError):  # a rename survives a power cut once its folder is on the disk, where the file system can
+        handle = os.open(Path(path).parent, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _write_entry(archive: zipfile.ZipFile, key: str, values: Column) -> None:
@@ -122,13 +100,23 @@ class NpzReader:
 
     def header(self, key: str) -> tuple[tuple[int, ...], np.dtype]:
         """Shape and dtype of an array, without reading its values."""
-        return self._read(key, _read_header)
+        shape, _, dtype = self._read(key, read_header)
+        return shape, dtype
 
     def __getitem__(self, key: str) -> np.ndarray:
         _, dtype = self.header(key)
         if dtype.hasobject:
             raise CtaError(f"{self.path}: {key} holds pickled objects, which are never loaded: save plain arrays")
         return self._read(key, lambda entry: np.lib.format.read_array(entry, allow_pickle=False))
+
+    def check(self) -> None:
+        """Read all of the archive and compare the checksums in it."""
+        try:
+            damaged = self._archive.testzip()
+        except Exception as error:
+            raise CtaError(f"{self.path}: {first_line(error)}: the file is damaged") from None
+        if damaged is not None:
+            raise CtaError(f"{self.path}: {damaged} has another checksum than it should: the file is damaged")
 
     def _read(self, key: str, reader: Callable[[Any], T]) -> T:
         try:
@@ -137,26 +125,26 @@ class NpzReader:
         except MemoryError:
             raise CtaError(f"{self.path}: {key} does not fit in memory") from None
         except Exception as error:  # damage surfaces as almost any exception: of zip, zlib, struct, the header's parser
-            raise CtaError(f"{self.path}: {key} cannot be read ({_first_line(error)}): the file is damaged") from None
+            raise CtaError(f"{self.path}: {key} cannot be read ({first_line(error)}): the file is damaged") from None
 
     def provenance(self) -> dict[str, Any] | None:
         """The record of how the file was made, if it carries one."""
         if PROVENANCE_KEY not in self.keys:
             return None
+        array = self[PROVENANCE_KEY]
         try:
-            record = json.loads(str(self[PROVENANCE_KEY][()]))
-        except (ValueError, IndexError, RecursionError):
+            record = parse_json(str(array[()]), str(self.path))
+        except (CtaError, IndexError):
             return None
-        return record if isinstance(record, dict) else None
+        return known_maker(record, str(self.path))
 
 
-def _read_header(entry: Any) -> tuple[tuple[int, ...], np.dtype]:
+def read_header(entry: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """(shape, whether in Fortran's order, dtype) at the beginning of an npy file, which is left at its values."""
     version = np.lib.format.read_magic(entry)
-    reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = reader(entry)
-    return shape, dtype
+    return (np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0)(entry)
 
 
-def _first_line(error: Exception) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
+def first_line(error: Exception) -> str:
+    """What an exception of any kind says, in one line."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

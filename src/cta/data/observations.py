@@ -84,14 +84,3 @@ def goal_vector(observation: Any, info: dict[str, Any], *, label: str) -> np.nda
     if len(parts) == 1 and wanted.ndim == 3:
         return wanted
     return _joined({**unknown, place: wanted}, rows=False, label=label)
-
-
-def to_unit(actions: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Actions of a box as numbers in [-1,1]; what lies outside by rounding alone is put back on the border."""
-    unit = (2 * (actions.astype(np.float64) - low) / (high - low) - 1).astype(np.float32)
-    return np.where(np.abs(np.abs(unit) - 1) < 1e-5, np.clip(unit, -1, 1), unit)
-
-
-def from_unit(actions: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """The inverse of `to_unit`."""
-    return low + (np.clip(actions, -1, 1) + 1) / 2 * (high - low)

@@ -17,6 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cta.envs.lights import board
+from cta.envs.names import LIGHTS_SIZES, lights_patterns
 from cta.errors import CtaError
 
 SPEED = 0.2
@@ -30,6 +32,16 @@ CLOSED = 0.6
 TOLERANCE = 0.15
 """A part is where the goal wants it when it is off by less than this share of its rail."""
 EPISODE_LIMIT = 80
+BOARD_LIMITS = {9: EPISODE_LIMIT, 20: 150, 24: 240}
+"""Steps of an episode on boards of up to so many lights; a press takes about 6."""
+TASKS_3X3 = {
+    "task1_centre": (4,),
+    "task2_two_corners": (0, 8),
+    "task3_three_edges": (1, 3, 7),
+    "task4_four_corners": (0, 2, 6, 8),
+    "task5_four_edges": (1, 3, 5, 7),
+}
+"""From all lights off to what is lit after these presses. Tasks of other boards are drawn by their presses."""
 ACTION_DIM = 3
 
 Array = jax.Array | np.ndarray
@@ -72,6 +84,9 @@ class DeskWorld:
     parts: tuple[Part, ...]
     buttons: tuple[Button, ...]
     tasks: tuple[DeskTask, ...]
+    reach: float = CATCH
+    """Of its buttons: smaller where they stand closer, so that one press never is two."""
+    episode_limit: int = EPISODE_LIMIT
 
     @property
     def dataset_name(self) -> str:
@@ -153,7 +168,7 @@ def step(world: DeskWorld, state: DeskState, action: Array) -> DeskState:
     drag = (parts - state.parts) * TRAVEL @ world.directions
     gripper = jnp.where(jnp.any(held), state.gripper + drag, jnp.clip(state.gripper + move, 0.0, 1.0))
 
-    pressed = closed & (state.grip <= CLOSED) & (distance(state.gripper, world.places) < CATCH)
+    pressed = closed & (state.grip <= CLOSED) & (distance(state.gripper, world.places) < world.reach)
     bits = state.bits ^ (pressed.astype(jnp.int32) @ world.toggles % 2)
     return DeskState(gripper, grip, parts, bits)
 
@@ -218,33 +233,24 @@ def _desk() -> DeskWorld:
     )
 
 
-def _lights() -> DeskWorld:
-    """Lights out on a 3 × 3 grid: button (r, c), at ((c + ½)/3, 1 − (r + ½)/3), flips itself and its 4-neighbours."""
-    size = 3
-
-    def button(r: int, c: int) -> Button:
-        cells = [(r, c), (r - 1, c), (r + 1, c), (r, c - 1), (r, c + 1)]
-        flips = tuple(size * i + j for i, j in cells if 0 <= i < size and 0 <= j < size)
-        return Button(((c + 0.5) / size, 1 - (r + 0.5) / size), flips)
-
-    buttons = tuple(button(r, c) for r in range(size) for c in range(size))
-
-    def task(name: str, *presses: int) -> DeskTask:
-        """From all off to what is lit after these presses."""
-        lit = tuple(sum(k in buttons[j].toggles for j in presses) % 2 for k in range(len(buttons)))
-        return DeskTask(name, (), (0,) * len(buttons), (), lit)
-
+def _lights(rows: int, columns: int) -> DeskWorld:
+    """Lights out: button (r, c), at ((c + ½)/columns, 1 − (r + ½)/rows), flips itself and its 4-neighbours."""
+    buttons = tuple(
+        Button(((i % columns + 0.5) / columns, 1 - (i // columns + 0.5) / rows), flips)
+        for i, flips in enumerate(lights_patterns(rows, columns))
+    )
+    here, off = board(rows, columns), (0,) * len(buttons)
+    if (rows, columns) == (3, 3):
+        lit = {name: here.lit_by(presses) for name, presses in TASKS_3X3.items()}
+    else:
+        lit = {f"task{i}_{n}_press{'es' * (n > 1)}": lights for i, (n, lights) in enumerate(here.tasks(), 1)}
     return DeskWorld(
-        name="lights-3x3",
+        name=f"lights-{rows}x{columns}",
         parts=(),
         buttons=buttons,
-        tasks=(
-            task("task1_centre", 4),
-            task("task2_two_corners", 0, 8),
-            task("task3_three_edges", 1, 3, 7),
-            task("task4_four_corners", 0, 2, 6, 8),
-            task("task5_four_edges", 1, 3, 5, 7),
-        ),
+        tasks=tuple(DeskTask(name, (), off, (), lights) for name, lights in lit.items()),
+        reach=min(CATCH, 0.5 / max(rows, columns)),
+        episode_limit=next(limit for lights, limit in BOARD_LIMITS.items() if here.lights <= lights),
     )
 
 
@@ -256,7 +262,7 @@ def host_device() -> Any:
         return jax.local_devices()[0]
 
 
-WORLDS: dict[str, DeskWorld] = {world.name: world for world in (_desk(), _lights())}
+WORLDS: dict[str, DeskWorld] = {world.name: world for world in (_desk(), *(_lights(*size) for size in LIGHTS_SIZES))}
 
 
 def find_world(name: str) -> DeskWorld | None:

@@ -1,5 +1,6 @@
 """Pictures of a desk. matplotlib is loaded when the first one is drawn."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,16 +47,9 @@ def _draw_buttons(ax: "Axes", world: DeskWorld, bits: np.ndarray, *, labels: boo
             ax.text(place[0], place[1] - 0.075, word, ha="center", va="top", fontsize=6.5, color=INK)
         else:
             half = 0.36 / np.sqrt(len(world.buttons))
-            box = FancyBboxPatch(
-                place - half,
-                2 * half,
-                2 * half,
-                boxstyle="round,pad=0.01,rounding_size=0.03",
-                facecolor=LIT if bits[j] else DARK,
-                edgecolor=INK,
-                linewidth=1,
-            )
-            ax.add_patch(box)
+            corners = {"boxstyle": "round,pad=0.01,rounding_size=0.03", "edgecolor": INK, "linewidth": 1}
+            colour = LIT if bits[j] else DARK
+            ax.add_patch(FancyBboxPatch(place - half, 2 * half, 2 * half, facecolor=colour, **corners))
 
 
 def _draw_part(ax: "Axes", world: DeskWorld, i: int, position: float, *, free: bool, name: str) -> None:
@@ -69,17 +63,8 @@ def _draw_part(ax: "Axes", world: DeskWorld, i: int, position: float, *, free: b
         ax.plot(*zip(stop - 0.035 * side, stop + 0.035 * side, strict=True), color=RAIL, linewidth=2, zorder=1)
     handle = base + position * TRAVEL * direction
     size = np.where(np.abs(direction) > 0.5, 0.075, 0.13)
-    block = FancyBboxPatch(
-        handle - size / 2,
-        size[0],
-        size[1],
-        boxstyle="round,pad=0.005,rounding_size=0.02",
-        facecolor=colour if free else WOOD,
-        edgecolor=colour,
-        linewidth=2,
-        zorder=2,
-    )
-    ax.add_patch(block)
+    look = {"facecolor": colour if free else WOOD, "edgecolor": colour, "linewidth": 2, "zorder": 2}
+    ax.add_patch(FancyBboxPatch(handle - size / 2, *size, boxstyle="round,pad=0.005,rounding_size=0.02", **look))
     if not free:
         ax.plot(*zip(handle - 0.06 * side, handle + 0.06 * side, strict=True), color=SHUT, linewidth=2.5, zorder=3)
     x, y = (base + end) / 2 - 0.1 * np.abs(side)
@@ -100,19 +85,25 @@ def _draw_gripper(ax: "Axes", place: np.ndarray, grip: float, *, width: float) -
     ax.add_patch(Circle(tuple(place), 0.011, facecolor=INK if grip > CLOSED else WOOD, edgecolor=INK, zorder=5))
 
 
-def frame(
-    world: DeskWorld, shown: np.ndarray | DeskState, goal: np.ndarray | DeskState | None = None, *, title: str = ""
-) -> np.ndarray:
-    """An image (320, 640, 3) uint8 of a state with its goal beside it, or (320, 320, 3) without a goal."""
+def frame(world: DeskWorld, shown: np.ndarray | DeskState, *, title: str = "now") -> np.ndarray:
+    """An image (320, 320, 3) uint8 of a state."""
+    return canvas(draw, 320, (0.04, 0.04, 0.92, 0.86))(world, shown, title=title)
+
+
+def canvas(
+    drawing: Callable[..., None], pixels: int, place: tuple[float, float, float, float] = (0.01, 0.01, 0.98, 0.98)
+) -> Callable[..., np.ndarray]:
+    """Calls `drawing(axes, …)` on one small figure, again and again, and returns an image (pixels, pixels, 3) uint8."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    panels = [(shown, title or "now")] + ([] if goal is None else [(goal, "goal")])
-    figure = Figure(figsize=(3.2 * len(panels), 3.2), dpi=100, facecolor="white")
-    canvas = FigureCanvasAgg(figure)
-    for number, (state, words) in enumerate(panels):
-        width = 1 / len(panels)
-        ax = figure.add_axes((width * (number + 0.04), 0.04, width * 0.92, 0.86))
-        draw(ax, world, state, title=words)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+    figure = Figure(figsize=(pixels / 100, pixels / 100), dpi=100, facecolor="white")
+    drawn = FigureCanvasAgg(figure)
+
+    def paint(*what: object, **how: object) -> np.ndarray:
+        figure.clear()
+        drawing(figure.add_axes(place), *what, **how)
+        drawn.draw()
+        return np.asarray(drawn.buffer_rgba())[..., :3].copy()
+
+    return paint

@@ -1,13 +1,14 @@
 """Play data on the desk: an oracle that keeps drawing things to do, with noise, and the dataset it leaves behind."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from cta.data import TrajectoryDataset
+from cta.data.progress import Advance, progress
 from cta.envs.desk import (
     ACTION_DIM,
     CLOSED,
@@ -30,6 +31,8 @@ NEAR = 0.06
 """The oracle acts on an anchor, and a part has arrived, when it is off by less than this."""
 OPEN = 0.3
 """Released: the grip below which the oracle draws the next subtask."""
+TOGETHER = 2048
+"""Episodes played at once."""
 NOISE = np.array([0.3, 0.3, 0.15], np.float32)
 """Standard deviation of the action noise (dx, dy, dgrip), halved near the anchor."""
 
@@ -134,7 +137,7 @@ def play(world: DeskWorld, draws: Draws) -> tuple[DeskState, Array, Array]:
 def generate_play(
     world_name: str, *, episodes: int = 500, validation_episodes: int = 50, episode_steps: int = 150, seed: int = 0
 ) -> tuple[TrajectoryDataset, TrajectoryDataset]:
-    """Play data of an embedded world (`desk`, `lights-3x3`) as (training, validation) datasets in OGBench's format.
+    """Play data of an embedded world (`desk`, `lights-4x5`) as (training, validation) datasets in OGBench's format.
 
     An episode has `episode_steps` rows, the last of which leads nowhere. The info arrays are `qpos` (gripper xy, grip
     and part positions) and `button_states` (the bits). Episode i of either part depends on the seed and i only, and is
@@ -142,18 +145,34 @@ def generate_play(
     """
     world = find_world(world_name)
     if world is None:
-        raise CtaError(f"there is no embedded world '{world_name}'; there are desk and lights-3x3")
+        raise CtaError(f"there is no embedded world '{world_name}'; there are desk and lights-RxC")
     if min(episodes, validation_episodes) < 1 or episode_steps < 2:
-        raise CtaError("play data needs at least one episode of each kind and two rows an episode")
+        raise CtaError("play data needs at least one episode of each kind and two rows per episode")
     counts = (episodes, validation_episodes)
     seeds = [(seed, part, episode) for part, count in enumerate(counts) for episode in range(count)]
-    drawn = [draw_episode(world, episode_steps, seed) for seed in seeds]
-    with jax.default_device(host_device()):
-        states, actions, _ = play(world, jax.tree.map(lambda *values: np.stack(values), *drawn))
-        arrays = jax.tree.map(np.asarray, (observe(states), states, actions))
+    with progress(world.dataset_name, total=len(seeds) * episode_steps, unit="rows") as advance:
+        arrays = _play_all(world, episode_steps, seeds, advance)
     train = _dataset(world, *jax.tree.map(lambda array: array[:episodes], arrays), suffix="")
     validation = _dataset(world, *jax.tree.map(lambda array: array[episodes:], arrays), suffix="-val")
     return train, validation
+
+
+def _play_all(world: DeskWorld, steps: int, seeds: list[tuple[int, ...]], advance: Advance) -> Any:
+    """(observations, states, actions) of the episodes with these seeds, some at a time by one compiled program."""
+    together, made = min(TOGETHER, len(seeds)), None
+    for first in range(0, len(seeds), together):
+        these = seeds[first : first + together]
+        # The last ones are filled up, so that nothing is compiled twice.
+        drawn = [draw_episode(world, steps, seed) for seed in these + these[-1:] * (together - len(these))]
+        with jax.default_device(host_device()):
+            states, actions, _ = play(world, jax.tree.map(lambda *values: np.stack(values), *drawn))
+            arrays = jax.tree.map(np.asarray, (observe(states), states, actions))
+        if made is None:
+            made = jax.tree.map(lambda array: np.empty((len(seeds), *array.shape[1:]), array.dtype), arrays)
+        for whole, part in zip(jax.tree.leaves(made), jax.tree.leaves(arrays), strict=True):
+            whole[first : first + len(these)] = part[: len(these)]
+        advance(len(these) * steps)
+    return made
 
 
 def _dataset(

@@ -1,6 +1,6 @@
 """Many desks stepped together: the `VectorWorld` of the embedded worlds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
 import jax
@@ -8,7 +8,7 @@ import numpy as np
 
 from cta.envs.desk import (
     ACTION_DIM,
-    EPISODE_LIMIT,
+    WORLDS,
     Array,
     DeskState,
     DeskTask,
@@ -39,31 +39,24 @@ def _advance(world: DeskWorld, states: DeskState, goals: DeskState, actions: Arr
     return states, observe(states), success(states, goals)
 
 
+def world_of(dataset_name: str) -> DeskWorld:
+    """The embedded world of one of `DESK_DATASETS`."""
+    return WORLDS[dataset_name.removesuffix("-play-v0")]
+
+
 class DeskVectorWorld:
-    """`slots` desks side by side, stepped by one compiled program; NumPy in and out, as `VectorWorld` asks.
+    """`slots` desks side by side, stepped by one compiled program; NumPy in and out, as `VectorWorld` asks."""
 
-    `tasks` replaces the world's own five, for episodes with another start and goal.
-    """
-
-    def __init__(
-        self,
-        world: DeskWorld,
-        *,
-        slots: int,
-        tasks: Sequence[DeskTask] | None = None,
-        max_episode_steps: int = EPISODE_LIMIT,
-    ) -> None:
+    def __init__(self, world: DeskWorld, *, slots: int, max_episode_steps: int | None = None) -> None:
         self.world = world
         self.slots = slots
-        self.tasks = tuple(world.tasks if tasks is None else tasks)
-        self.task_names = tuple(task.name for task in self.tasks)
-        self.max_episode_steps = max_episode_steps
+        self.task_names = tuple(task.name for task in world.tasks)
+        self.max_episode_steps = max_episode_steps or world.episode_limit
         self.action_dim = ACTION_DIM
-        self.observation_shape = (world.observation_dim,)
-        idle = start_and_goal(self.tasks[0], 0)
+        idle = start_and_goal(world.tasks[0], 0)
         self._states, self._goals = (jax.tree.map(lambda value: np.stack([value] * slots), state) for state in idle)
         self._goal_observations = np.asarray(observe(self._goals))
-        self._steps = np.full(slots, max_episode_steps)
+        self._steps = np.full(slots, self.max_episode_steps)
         self._pending: tuple[Array, Array] | None = None
 
     def send(self, actions: np.ndarray, start: Mapping[int, Episode]) -> None:
@@ -82,23 +75,20 @@ class DeskVectorWorld:
     def _begin(self, start: Mapping[int, Episode], states: DeskState, reached: np.ndarray) -> None:
         """Write the starts and goals of new episodes into host arrays; few rounds start any."""
         for slot, episode in start.items():
-            if not 1 <= episode.task <= len(self.tasks):
-                raise CtaError(f"the {self.world.name} world has tasks 1 to {len(self.tasks)}, not {episode.task}")
-            for old, new in zip(
-                (states, self._goals), start_and_goal(self.tasks[episode.task - 1], episode.seed), strict=True
-            ):
+            tasks = self.world.tasks
+            if episode.own is None and not 1 <= episode.task <= len(tasks):
+                raise CtaError(f"the {self.world.name} world has tasks 1 to {len(tasks)}, not {episode.task}")
+            task = tasks[episode.task - 1] if episode.own is None else episode.own
+            for old, new in zip((states, self._goals), start_and_goal(task, episode.seed), strict=True):
                 for array, value in zip(old, new, strict=True):
                     np.asarray(array)[slot] = value
             reached[slot] = False
             self._steps[slot] = 0
 
     def receive(self) -> Step:
-        """Finish the round begun by `send`. A slot that is past its episode's end goes on, and stays done."""
+        """Finish the round begun by `send`. A slot that is past its episode's end keeps stepping, and stays done."""
         if self._pending is None:
             raise RuntimeError("receive without send")
         observations, reached = (np.asarray(array) for array in self._pending)
         self._pending = None
         return Step(observations, self._goal_observations, reached, reached | (self._steps >= self.max_episode_steps))
-
-    def close(self) -> None:
-        """Nothing to release."""

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from multiprocessing.synchronize import Event
@@ -22,18 +23,15 @@ from typing import Any
 
 import numpy as np
 
-from cta.alone import alone
-from cta.cores import usable_cores
-from cta.data import TrajectoryDataset
 from cta.data.npz import Column, NpzReader, column, write_npz
 from cta.data.progress import Advance, progress
 from cta.envs import gl
-from cta.envs.datasets import generate_desk
-from cta.envs.generate_record import provenance
-from cta.envs.names import DESK_DATASETS, DatasetSpec, known_spec, validation_count
+from cta.envs.datasets import generate_desk, provenance
+from cta.envs.names import DESK_DATASETS, DatasetSpec, is_visual, known_spec, validation_count
 from cta.errors import CtaError
+from cta.io.file_lock import file_lock
 
-SPLITS = ("train", "validation")
+SPLITS: tuple[str, str] = ("train", "validation")
 
 
 @dataclass(frozen=True)
@@ -69,12 +67,7 @@ class Job:
 
 
 def plan_job(
-    name: str,
-    *,
-    folder: Path,
-    episodes: int | None = None,
-    episode_steps: int | None = None,
-    seed: int = 0,
+    name: str, *, folder: Path, episodes: int | None = None, episode_steps: int | None = None, seed: int = 0
 ) -> Job:
     """Check a request; sizes not given are those of the published dataset."""
     spec = known_spec(name)
@@ -83,67 +76,46 @@ def plan_job(
             f"{name} needs a trained {spec.family.removesuffix('maze')} expert and cannot be generated here; "
             f"OGBench publishes it: `cta data download {name}`"
         )
-    job = Job(
-        spec,
-        folder,
-        spec.episodes if episodes is None else episodes,
-        spec.episode_steps if episode_steps is None else episode_steps,
-        seed,
-    )
+    episodes = spec.episodes if episodes is None else episodes
+    job = Job(spec, folder, episodes, spec.episode_steps if episode_steps is None else episode_steps, seed)
     if min(job.episodes, job.episode_steps) < 1 or seed < 0:
         raise CtaError("--episodes and --episode-steps are at least 1, and --seed is not negative")
+    if job.episodes * (job.episode_steps + 1) > np.iinfo(np.int32).max:
+        raise CtaError(f"{job.episodes} episodes of {job.episode_steps} steps are more rows than a dataset can have")
     return job
-
-
-def default_workers() -> int:
-    """One process a core: a worker keeps its core busy and needs no other."""
-    return usable_cores()
 
 
 def generate(job: Job, *, workers: int = 1) -> list[Path]:
     """Make the dataset's two files, or find them there already, made by the same request; returns their paths."""
     if _missing(job):
-        try:
-            job.folder.mkdir(parents=True, exist_ok=True)
-            writable = os.access(job.folder, os.W_OK)
-        except OSError as error:
-            raise CtaError(f"cannot create {job.folder}: {error.strerror or error}") from None
-        if not writable:
+        job.folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(job.folder, os.W_OK):
             raise CtaError(f"cannot write into {job.folder}: choose another folder with --out")
         train = job.target(SPLITS[0])
-        with alone(train, waiting=f"waiting for another process that generates {train}"):
+        with file_lock(train, waiting=f"waiting for another process that generates {train}"):
             missing = _missing(job)  # whoever we waited for may have made it
             if missing and job.spec.name in DESK_DATASETS:
-                _generate_desk(job, missing)
+                size = {"episodes": job.episodes, "episode_steps": job.episode_steps, "seed": job.seed}
+                made = dict(zip(SPLITS, generate_desk(job.spec.name, **size), strict=True))
+                for split in missing:
+                    made[split].to_npz(job.target(split))
             elif missing:
                 _generate_simulated(job, missing, workers=workers)
     return [job.target(split) for split in SPLITS]
 
 
 def _missing(job: Job) -> list[str]:
-    """Validation first: a training file always has its other half."""
-    return [split for split in reversed(SPLITS) if not _already_there(job, split)]
-
-
-def _already_there(job: Job, split: str) -> bool:
-    path = job.target(split)
-    if not path.exists():
-        return False
-    with NpzReader(path) as file:
-        if file.provenance() == job.record(split):
-            return True
-    raise CtaError(f"{path} exists, is not what this command makes, and is never overwritten: move it, or give --out")
-
-
-def _generate_desk(job: Job, missing: list[str]) -> None:
-    datasets = generate_desk(job.spec.name, episodes=job.episodes, episode_steps=job.episode_steps, seed=job.seed)
-    made: dict[str, TrajectoryDataset] = dict(zip(SPLITS, datasets, strict=True))
-    for split in missing:
-        made[split].to_npz(job.target(split))
+    """Validation first: a training file always has its other half. What others made is never overwritten."""
+    missing = [split for split in reversed(SPLITS) if not job.target(split).exists()]
+    for split in set(SPLITS) - set(missing):
+        with NpzReader(job.target(split)) as file:
+            if file.provenance() != job.record(split):
+                raise CtaError(f"{file.path} is not what this command makes and is never overwritten: give --out")
+    return missing
 
 
 def _generate_simulated(job: Job, missing: list[str], *, workers: int) -> None:
-    if job.spec.visual:
+    if is_visual(job.spec.name):
         gl.enable_rendering()
     workshop = job.workshop()
     workshop.mkdir(exist_ok=True)
@@ -166,13 +138,10 @@ def make_parts(job: Job, todo: list[tuple[str, int]], *, workers: int, advance: 
     """Make the episodes (split, index) of `todo` as part files; `advance` is told the rows of each."""
     rows = job.episode_steps + 1
     if workers <= 1 or len(todo) <= 1:
-        maker = EpisodeMaker(job)
-        try:
-            for split, index in todo:
-                maker.make(split, index)
+        with closing(EpisodeMaker(job)) as maker:
+            for item in todo:
+                maker.make(*item)
                 advance(rows)
-        finally:
-            maker.close()
         return
     context = get_context("spawn")
     stop = context.Event()
@@ -198,11 +167,10 @@ class EpisodeMaker:
         from cta.envs.manipulation_data import ManipulationEpisodes
         from cta.envs.maze_data import PointMazeEpisodes
 
-        self._job, self._workshop = job, job.workshop()
-        if job.spec.family == "pointmaze":
-            self._source = PointMazeEpisodes(job.spec.env_name)
-        else:
-            self._source = ManipulationEpisodes(job.spec.env_name, job.spec.kind)
+        self._job, self._workshop, spec = job, job.workshop(), job.spec
+        maze = spec.family == "pointmaze"
+        self._source = PointMazeEpisodes(spec.env_name) if maze else ManipulationEpisodes(spec.env_name, spec.kind)
+        self.close = self._source.close
 
     def make(self, split: str, index: int) -> None:
         """One episode, fixed by (seed, split, index)."""
@@ -211,15 +179,10 @@ class EpisodeMaker:
         terminals[-1] = True
         for key, values in arrays.items():
             if values.dtype.kind == "f" and not np.isfinite(values).all():
-                raise CtaError(
-                    f"{self._job.spec.name}: the simulator left the finite numbers in {key}, episode {index}"
-                )
+                raise CtaError(f"{self._job.spec.name}: {key} of episode {index} has NaN or inf")
         columns = {"observations": arrays.pop("observations"), "actions": arrays.pop("actions"), "terminals": terminals}
         part = {key: column(values) for key, values in (columns | arrays).items()}
         write_npz(_part(self._workshop, split, index), part, None)
-
-    def close(self) -> None:
-        self._source.close()
 
 
 _worker: tuple[EpisodeMaker, Event] | None = None

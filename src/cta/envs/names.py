@@ -1,9 +1,10 @@
 """The datasets this project knows: names, sizes, shapes, and who can make them."""
 
+import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from cta.data.files import environment_name
+from cta.data.locations import environment_name
 from cta.errors import CtaError
 
 CONTROL_DIMS = {"cube": 5, "scene": 5, "puzzle": 5, "pointmaze": 2, "antmaze": 8, "humanoidmaze": 21}
@@ -19,7 +20,9 @@ STATE_DIMS = {
 }
 MAZE_STATE_DIMS = {"pointmaze": 2, "antmaze": 29, "humanoidmaze": 69}
 EXPERT_FAMILIES = ("antmaze", "humanoidmaze")
-DESK_DATASETS = ("desk-play-v0", "lights-3x3-play-v0")
+LIGHTS_SIZES = tuple((rows, columns) for rows in range(2, 5) for columns in range(2, 7))
+"""Rows and columns of the boards of the embedded lights worlds."""
+DESK_DATASETS = ("desk-play-v0", *(f"lights-{rows}x{columns}-play-v0" for rows, columns in LIGHTS_SIZES))
 PIXELS = (64, 64, 3)
 
 
@@ -39,10 +42,6 @@ class DatasetSpec:
     def kind(self) -> str:
         """play, noisy or navigate."""
         return self.name.split("-")[-2]
-
-    @property
-    def visual(self) -> bool:
-        return is_visual(self.name)
 
     @property
     def family(self) -> str:
@@ -67,6 +66,16 @@ def family(name: str) -> str:
     return name.removeprefix("visual-").split("-")[0]
 
 
+def lights_patterns(rows: int, columns: int) -> tuple[tuple[int, ...], ...]:
+    """Lights out: button i = columns·row + column flips itself and its 4-neighbours."""
+
+    def pattern(r: int, c: int) -> tuple[int, ...]:
+        cells = [(r, c), (r - 1, c), (r + 1, c), (r, c - 1), (r, c + 1)]
+        return tuple(sorted(columns * i + j for i, j in cells if 0 <= i < rows and 0 <= j < columns))
+
+    return tuple(pattern(r, c) for r in range(rows) for c in range(columns))
+
+
 def _known() -> dict[str, DatasetSpec]:
     episodes = {"cube-triple-v0": 3000, "puzzle-4x5-v0": 3000, "puzzle-4x6-v0": 5000}
     specs = []
@@ -77,8 +86,14 @@ def _known() -> dict[str, DatasetSpec]:
     for body, long in (("pointmaze", 1), ("antmaze", 1), ("humanoidmaze", 2)):
         specs += [DatasetSpec(f"{body}-{size}-navigate-v0", 1000, 1000 * long) for size in ("medium", "large")]
         specs.append(DatasetSpec(f"{body}-giant-navigate-v0", 1000 if long == 2 else 500, 2000 * long))
-    specs += [DatasetSpec(name, 500, 149) for name in DESK_DATASETS]
+    specs += [DatasetSpec(name, *_embedded_size(name)) for name in DESK_DATASETS]
     return {spec.name: spec for spec in specs}
+
+
+def _embedded_size(name: str) -> tuple[int, int]:
+    """Episodes and their transitions: 75k in all on the desk and small boards; 1M, 3M and 5M from 4x4 on."""
+    large = {"lights-4x4-play-v0": 5000, "lights-4x5-play-v0": 15_000, "lights-4x6-play-v0": 25_000}
+    return (large[name], 200) if name in large else (500, 149)
 
 
 KNOWN = _known()
@@ -87,6 +102,9 @@ KNOWN = _known()
 def known_spec(name: str) -> DatasetSpec:
     """The spec of a dataset name; an unknown one gets a line with the nearest known names."""
     if name not in KNOWN:
+        board = re.match(r"lights-(\d+)x(\d+)(?!\d)", name)
+        if board and (int(board[1]), int(board[2])) not in LIGHTS_SIZES:
+            raise CtaError(f"unknown dataset '{name}': a lights board has 2 to 4 rows and 2 to 6 columns")
         near = get_close_matches(name, KNOWN, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else "`cta data list` shows the known ones"
         raise CtaError(f"unknown dataset '{name}': {hint}")

@@ -160,18 +160,6 @@ class OgbenchWorld:
         gl.enable_rendering()
         return np.asarray(self._env.render())
 
-    @property
-    def state(self) -> dict[str, np.ndarray]:
-        """The simulator's `qpos`, `qvel` and, where there are buttons, `button_states`."""
-        state = {"qpos": self._env.data.qpos.copy(), "qvel": self._env.data.qvel.copy()}
-        if hasattr(self._env, "_cur_button_states"):
-            state["button_states"] = self._env._cur_button_states.copy()
-        return state
-
-    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Put the simulator into a `state`."""
-        self._env.set_state(**state)
-
     def close(self) -> None:
         close_env(self._env)
 

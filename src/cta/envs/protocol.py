@@ -9,18 +9,20 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Episode:
-    """One evaluation episode: the task (1-based, as in OGBench), and the seed of its start, goal and settling.
+    """One evaluation episode: the task (1-based, as in OGBench), the seed of its start, goal and settling, its number.
 
-    `own` is a start–goal pair of one's own in the form of OGBench's `task_info`; the task is then only a number.
+    `own` is another start and goal than the task's, in the form of OGBench's `task_info` or, on the embedded worlds, as
+    a `DeskTask`; the task is then only a number.
     """
 
     task: int
     seed: int
-    own: Mapping[str, Any] | None = None
+    own: Any = None
+    episode: int = 0
 
     @property
-    def begin(self) -> int | Mapping[str, Any]:
-        """What OGBench's worlds are asked to begin."""
+    def begin(self) -> Any:
+        """What a world is asked to begin."""
         return self.task if self.own is None else self.own
 
 
@@ -52,5 +54,3 @@ class VectorWorld(Protocol):
     def receive(self) -> Step:
         """Finish the round begun by `send`."""
         ...
-
-    def close(self) -> None: ...

@@ -1,14 +1,19 @@
-"""The five-task protocol of OGBench, on the embedded worlds and on OGBench's own."""
+"""One evaluator: it plays lists of episodes in one world, be it an embedded one, OGBench's, or somebody's own."""
 
 from collections.abc import Callable, Sequence
-from typing import Self
+from typing import Any, Self
 
-from cta.cores import usable_cores
-from cta.data.files import environment_name
+import numpy as np
+
+from cta.cpu_count import cpu_count
+from cta.data import TrajectoryDataset
+from cta.data.locations import environment_name
 from cta.envs.names import DESK_DATASETS, STATE_DIMS
-from cta.evaluation.episodes import EPISODES, TASKS, EpisodeResult, plan_episodes
-from cta.evaluation.pool import Pool
-from cta.evaluation.rollout import Policy, Progress, play
+from cta.envs.protocol import Episode, VectorWorld
+from cta.errors import CtaError
+from cta.evaluation.handle import Worker, WorkersWorld
+from cta.evaluation.rollout import EPISODES, TASKS, EpisodeResult, Policy, Progress, Watch, plan_episodes, play
+from cta.units import UNKNOWN, Units
 
 DESK_SLOTS = 512
 MOST_WORKERS = 16
@@ -20,24 +25,25 @@ ROWS_ALONE, MOST_ALONE = 32, 16
 """The same, and those of a worker, where each is compiled for itself, which takes 170 MB and a second."""
 FEWEST_SLOTS = 4
 """Environments of a worker."""
-EPISODES_A_SLOT = 3
+EPISODES_PER_SLOT = 3
 """At least, or workers would run dry at different times at the end."""
 
 
-def slots_a_worker(workers: int, episodes: int, *, alone: bool = False) -> int:
+def default_slots(workers: int, episodes: int, *, alone: bool = False) -> int:
     """How many environments each of `workers` processes steps; `alone`: they do not share a compiled model."""
     wanted = min(ROWS_ALONE // workers, MOST_ALONE) if alone else ROWS // workers
-    return max(FEWEST_SLOTS, min(wanted, episodes // (EPISODES_A_SLOT * workers)))
+    return max(FEWEST_SLOTS, min(wanted, episodes // (EPISODES_PER_SLOT * workers)))
 
 
 class Evaluator:
-    """Evaluates policies on the tasks of one dataset's world; a context manager that keeps its workers between calls.
+    """Plays episodes in one dataset's world; a context manager that keeps its workers between calls.
 
     The embedded worlds run in this process, all episodes at once. OGBench's worlds run in `workers` processes with up
     to `slots_per_worker` environments each (default: from 4 with many workers to 32 with two, where there are episodes
-    enough), in two groups: while the policy computes for one, the other steps.
+    enough), in two groups: while the policy computes for one, the other steps. With `own` the name is not a dataset's
+    but `module:factory`, an environment of somebody's own, whose policies act in [-1,1] (`unit`) or its units (`own`).
     `max_episode_steps` shortens episodes. A worker that gives no answer within `timeout` seconds, dies or raises is
-    replaced up to `retries` times an evaluation, without a trace in the results; `self.retries` counts.
+    replaced up to `retries` times per evaluation, without a trace in the results; `self.retries` counts.
     `beside_training` leaves a core to the process that trains, and lets it go first on the others.
     """
 
@@ -51,38 +57,52 @@ class Evaluator:
         timeout: float = 60.0,
         retries: int = 3,
         beside_training: bool = False,
+        own: str = "",
     ) -> None:
         self.dataset_name = dataset_name
+        self.env_name = dataset_name if own or dataset_name in DESK_DATASETS else environment_name(dataset_name)
+        cores = max(1, cpu_count() - beside_training)
+        self.workers = min(cores, MOST_WORKERS) if workers is None else max(1, workers)
         self._limit = max_episode_steps
         self._slots_per_worker = slots_per_worker
-        self._pool: Pool | None = None
-        if dataset_name not in DESK_DATASETS:
-            cores = max(1, usable_cores() - beside_training)
-            count = min(cores, MOST_WORKERS) if workers is None else max(1, workers)
-            # module:factory is an environment of somebody's own
-            name = dataset_name if ":" in dataset_name else environment_name(dataset_name)
-            options = {"limit": max_episode_steps, "timeout": timeout, "retries": retries}
-            self._pool = Pool(name, workers=count, give_way=beside_training, **options)
+        self._options = {"limit": max_episode_steps, "timeout": timeout, "allowed": retries}
+        self._options |= {"give_way": beside_training, "own": own}
+        self._running: dict[int, Worker] = {}
+        self._description: Any = None
+        self._retired, self._last_failure = 0, ""
 
     @property
     def retries(self) -> int:
         """How many times a worker had to be replaced so far."""
-        return self._pool.retries if self._pool else 0
+        return self._retired + sum(worker.retries for worker in self._running.values())
 
     @property
     def last_failure(self) -> str:
         """Why a worker was last replaced."""
-        return self._pool.last_failure if self._pool else ""
+        failures = [worker.last_failure for worker in self._running.values() if worker.last_failure]
+        return failures[0] if failures else self._last_failure
 
     @property
     def worker_pids(self) -> list[int]:
         """The processes that are running for this evaluator."""
-        return self._pool.pids if self._pool else []
+        return [worker.pid for worker in self._running.values()]
+
+    def _worker(self, index: int) -> Worker:
+        if index not in self._running:
+            self._running[index] = Worker(self.env_name, **self._options)
+        return self._running[index]
+
+    def describe(self) -> tuple[tuple[str, ...], int, int]:
+        """(task names, episode limit, action size) of a world that runs in workers."""
+        if self._description is None:
+            self._worker(0).submit("describe")
+            self._description = self._worker(0).result()
+        return self._description
 
     @property
     def task_names(self) -> tuple[str, ...]:
         """OGBench's names of the tasks, such as task1_open."""
-        return self._pool.describe()[0] if self._pool else self._desk(slots=1).task_names
+        return self._worlds(1)[0].task_names if self.dataset_name in DESK_DATASETS else self.describe()[0]
 
     def run(
         self,
@@ -96,41 +116,133 @@ class Evaluator:
     ) -> list[EpisodeResult]:
         """Play `episodes` episodes of each task and return them sorted by task and episode.
 
-        `make_policy(slots)` is called once for each group of slots. Start, goal and settling steps of an episode are a
-        function of (eval_seed, run_seed, task, episode), so results are paired across checkpoints and methods.
+        Start, goal and settling steps of an episode are a function of (eval_seed, run_seed, task, episode), so results
+        are paired across checkpoints and methods.
         """
         planned = plan_episodes(run_seed=run_seed, tasks=tasks, episodes=episodes, eval_seed=eval_seed)
+        return self.play(make_policy, planned, progress=progress)
+
+    def play(
+        self,
+        make_policy: Callable[[int], Policy],
+        planned: Sequence[Episode],
+        *,
+        watch: Watch | None = None,
+        progress: Progress | None = None,
+    ) -> list[EpisodeResult]:
+        """Play these episodes and return their results, sorted; `make_policy(slots)` is called once per group of slots.
+
+        `watch` sees every step of every episode.
+        """
         try:
-            return play(self._worlds(len(planned)), make_policy, planned, progress=progress)
+            return play(self._worlds(len(planned)), make_policy, planned, watch=watch, progress=progress)
         except BaseException:
             # Requests may be under way; a later call begins with new workers.
             self.close()
             raise
 
-    def _worlds(self, episodes: int) -> list:
-        if self._pool is None:
-            return [self._desk(slots=min(episodes, DESK_SLOTS))]
-        groups, workers = min(GROUPS, episodes), self._pool.size
-        alone = self._pool.env_name not in STATE_DIMS
-        wanted = self._slots_per_worker or slots_a_worker(workers, episodes, alone=alone)
-        slots = min(workers * wanted, episodes)
-        return self._pool.worlds(groups=groups, slots=-(-slots // groups))
+    def _worlds(self, episodes: int) -> Sequence[VectorWorld]:
+        """Worlds for a new evaluation: the slots of the workers in two groups, or one with all desks."""
+        if self.dataset_name in DESK_DATASETS:
+            from cta.envs.desk_vector import DeskVectorWorld, world_of  # the desk runs on JAX, workers do without
 
-    def _desk(self, *, slots: int):
-        from cta.envs.desk import EPISODE_LIMIT, find_world  # the desk runs on JAX, which workers do without
-        from cta.envs.desk_vector import DeskVectorWorld
+            slots = min(episodes, DESK_SLOTS)
+            return [DeskVectorWorld(world_of(self.dataset_name), slots=slots, max_episode_steps=self._limit)]
+        groups, slots = self.groups_and_slots(episodes)
+        # All are started before the first is waited for.
+        workers = [self._worker(index) for index in range(min(self.workers, slots))]
+        for worker in workers:
+            worker.forgive()
+        about = self.describe()
+        return [WorkersWorld(workers, about, group=group, groups=groups, slots=slots) for group in range(groups)]
 
-        world = find_world(self.dataset_name)
-        assert world is not None
-        return DeskVectorWorld(world, slots=slots, max_episode_steps=self._limit or EPISODE_LIMIT)
+    def groups_and_slots(self, episodes: int) -> tuple[int, int]:
+        """(groups, slots of each) for so many episodes."""
+        alone = self.env_name not in STATE_DIMS
+        wanted = self._slots_per_worker or default_slots(self.workers, episodes, alone=alone)
+        groups = min(GROUPS, episodes)
+        return groups, -(-min(self.workers * wanted, episodes) // groups)
+
+    def worlds_per_worker(self, episodes: int) -> int:
+        """How many worlds each process steps at once: a policy's float32 sums depend on it in the last bit."""
+        if self.dataset_name in DESK_DATASETS:
+            return min(episodes, DESK_SLOTS)
+        groups, slots = self.groups_and_slots(episodes)
+        return -(-groups * slots // self.workers)
 
     def close(self) -> None:
         """End the worker processes. From another thread it makes a `run` that is under way raise CtaError."""
-        if self._pool is not None:
-            self._pool.close()
+        while self._running:
+            _, worker = self._running.popitem()
+            worker.close()
+            self._retired += worker.retries
+            self._last_failure = worker.last_failure or self._last_failure
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class OwnEvaluator(Evaluator):
+    """An `Evaluator` whose world is made by `module:factory`: it checks that the world fits the policy.
+
+    `shape` is that of the observations the policies were trained on, `units` are theirs: where these do not know the
+    bounds of actions, the policies' [-1,1] is stretched to the environment's. `data` opens the training data, asked for
+    only if the environment's goals are parts of states (see `complete_goal`).
+    """
+
+    def __init__(
+        self, env: str, *, shape: tuple[int, ...], units: Units, data: Callable[[], TrajectoryDataset], **options: Any
+    ) -> None:
+        module, _, factory = env.partition(":")
+        if not (module and factory):
+            raise CtaError(f"--env {env}: give module:factory, a function in a module that makes the environment")
+        super().__init__(env, own="unit" if units.bounds is None else "own", **options)
+        self._shape = shape
+        self._units = units
+        self._data = data
+        self._states: np.ndarray | None = None
+        self._completed: dict[bytes, np.ndarray] = {}
+
+    def play(
+        self, make_policy: Callable[[int], Policy], planned: Sequence[Episode], **options: Any
+    ) -> list[EpisodeResult]:
+        return super().play(lambda slots: self._fitted(make_policy(slots)), planned, **options)
+
+    def _fitted(self, policy: Policy) -> Policy:
+        def act(observations: np.ndarray, goals: np.ndarray, first: np.ndarray) -> np.ndarray:
+            if observations.shape[1:] != self._shape:
+                found, wanted = observations.shape[1:], self._shape
+                raise CtaError(
+                    f"--env {self.dataset_name}: observations have shape {found}, the policy was trained on {wanted}"
+                )
+            if goals.dtype != np.uint8 and np.isnan(goals).any():
+                goals = np.stack([self._whole(goal) for goal in goals])
+            return policy(observations, goals, first)
+
+        return act
+
+    def _whole(self, goal: np.ndarray) -> np.ndarray:
+        key = goal.tobytes()
+        if key not in self._completed:
+            if self._states is None:
+                self._states = np.asarray(self._data().observations)
+            self._completed[key] = complete_goal(goal, self._states, self._units)
+        return self._completed[key]
+
+
+def complete_goal(goal: np.ndarray, states: np.ndarray, units: Units = UNKNOWN) -> np.ndarray:
+    """A state for a goal that names only a part of one: the recorded state nearest to it in the part that is known.
+
+    A policy wants a whole state as its goal. The nearest one of the data is a state that can be, unlike one whose
+    unknown numbers are made up; its known part is then set to what was asked for.
+    """
+    known = ~np.isnan(goal)
+    if known.all():
+        return goal
+    apart = (units.see(states) - units.see(goal))[:, known]
+    nearest = states[np.argmin(np.sum(apart**2, axis=1))].copy()
+    nearest[known] = goal[known]
+    return nearest

@@ -1,4 +1,4 @@
-"""A worker process as its parent sees it, and what happens when it fails.
+"""Worker processes as their parent sees them: as a vector world, and what happens when one fails.
 
 What an environment does is a function of (task, seed, actions). So the parent keeps the actions of every running
 episode, and a worker that died, hung or raised is replaced by a fresh one which replays them: nobody who steps the
@@ -13,13 +13,14 @@ import sys
 import tempfile
 import threading
 from collections import deque
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import Pipe
 from typing import Any
 
 import numpy as np
 
-from cta.envs.protocol import Episode
+from cta.envs.protocol import Episode, Step
 from cta.errors import CtaError
 
 START_SECONDS = 60.0
@@ -39,14 +40,23 @@ class Worker:
 
     Requests are answered in order. `submit` may be called again before `result`, which is how two groups of slots keep
     the process busy. `retries` counts the fresh starts so far; more than `allowed` within one evaluation are an error.
+    `limit` shortens episodes, `own` says that the name is `module:factory`, `give_way` lowers the priority. The process
+    leads a group of its own, and whatever its environments start ends with it.
     """
 
     def __init__(
-        self, env_name: str, *, limit: int | None, timeout: float, allowed: int, give_way: bool = False
+        self,
+        env_name: str,
+        *,
+        allowed: int,
+        limit: int | None = None,
+        timeout: float = 60.0,
+        give_way: bool = False,
+        own: str = "",
     ) -> None:
         self._env_name = env_name
+        self._arguments = [env_name, own, str(limit or 0)]
         self._give_way = give_way
-        self._limit = limit
         self._timeout = timeout
         self._allowed = allowed
         self.retries = 0
@@ -71,26 +81,13 @@ class Worker:
         # Kept, because `Connection.poll` makes a new one every time, which takes longer than reading the answer.
         self._answers = select.poll()
         self._answers.register(self._connection.fileno(), select.POLLIN)
-        descriptor, limit, parent = theirs.fileno(), self._limit or 0, os.getpid()
-        command = [
-            sys.executable,
-            "-m",
-            "cta.evaluation.worker",
-            str(descriptor),
-            self._env_name,
-            str(limit),
-            str(parent),
-        ]
+        descriptor = theirs.fileno()
+        command = [sys.executable, "-m", "cta.evaluation.worker", str(descriptor), str(os.getpid()), *self._arguments]
         # One thread each: the workers together are what fills the cores.
         settings = {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": self._messages, "stderr": self._messages}
         self._process = subprocess.Popen(
-            command,
-            pass_fds=[descriptor],
-            env=os.environ | settings,
-            stdin=subprocess.DEVNULL,
-            stdout=self._messages,
-            stderr=self._messages,
-            start_new_session=True,
+            command, pass_fds=[descriptor], env=os.environ | settings, **streams, start_new_session=True
         )
         if self._give_way:
             with suppress(OSError):  # it may be gone already
@@ -215,7 +212,64 @@ class Worker:
 
     def _end(self) -> None:
         # Killed first: the end of the process wakes up whoever waits at the pipe.
-        self._process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._connection.close()
         self._messages.close()
+
+
+class WorkersWorld:
+    """A group of slots as a `VectorWorld`: slot k lives in worker k mod workers, so that each worker serves each group.
+
+    `about` is what a worker answers to "describe".
+    """
+
+    def __init__(
+        self,
+        workers: Sequence[Worker],
+        about: tuple[tuple[str, ...], int, int],
+        *,
+        group: int = 0,
+        groups: int = 1,
+        slots: int = 1,
+    ) -> None:
+        self.slots = slots
+        self._workers, size = workers, len(workers)
+        self._place = [(k % size, k // size * groups + group) for k in range(slots)]
+        self.task_names, self.max_episode_steps, self.action_dim = about
+        self._active = np.zeros(slots, bool)
+        self._asked: dict[int, list[int]] = {}
+        self._observations: np.ndarray | None = None
+        self._goals: np.ndarray | None = None
+
+    def send(self, actions: np.ndarray, start: Mapping[int, Episode]) -> None:
+        """Begin one round: slots in `start` begin that episode, the others step if their episode is still running."""
+        self._active[list(start)] = True
+        self._asked = {}
+        for k in np.flatnonzero(self._active).tolist():
+            self._asked.setdefault(self._place[k][0], []).append(k)
+        actions = np.asarray(actions, np.float32)
+        for worker, asked in self._asked.items():
+            begun = {self._place[k][1]: start[k] for k in asked if k in start}
+            steps = actions[[k for k in asked if k not in start]]
+            self._workers[worker].submit("round", [self._place[k][1] for k in asked], begun, steps)
+
+    def receive(self) -> Step:
+        """Finish the round begun by `send`. A slot whose episode is over keeps its last observation, and stays done."""
+        success, done = np.zeros(self.slots, bool), ~self._active
+        for worker, slots in self._asked.items():
+            observations, goals, reached, finished = self._workers[worker].result()
+            if self._observations is None or self._goals is None:
+                shape = (self.slots, *observations.shape[1:])
+                self._observations, self._goals = (np.zeros(shape, observations.dtype) for _ in range(2))
+            self._observations[slots] = observations
+            for k in slots if goals else ():
+                if self._place[k][1] in goals:
+                    self._goals[k] = goals[self._place[k][1]]
+            success[slots], done[slots] = np.frombuffer(reached, bool), np.frombuffer(finished, bool)
+        self._asked = {}
+        self._active &= ~done
+        if self._observations is None or self._goals is None:
+            raise RuntimeError("receive before the first episode began")
+        return Step(self._observations.copy(), self._goals.copy(), success, done)

@@ -1,11 +1,12 @@
 """What can be said about an agent without a world to act in: does its value know how far a trajectory has still to go?
 
 Along a trajectory nobody trained on, the time to its end falls step by step. A value of (state, last state) that knows
-the distance rises just as steadily. The order is Spearman's rank correlation of value and time, a number a trajectory:
+the distance rises just as steadily. The order is Spearman's rank correlation of value and time, one per trajectory:
 1 if the value rises at every step, 0 if it knows nothing, −1 if it falls at every step.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -21,15 +22,13 @@ CHUNK = {1: 2048, 3: 128}
 """Pairs looked at together, by the number of axes of an observation."""
 
 
-def trajectory_order(
-    agent: Agent, networks: Networks, dataset: TrajectoryDataset, *, episodes: int = EPISODES
-) -> dict[str, np.ndarray]:
-    """{measure: the order of each of the first `episodes` trajectories}, for the values this agent has."""
+def trajectory_order(agent: Agent, networks: Networks, dataset: TrajectoryDataset) -> dict[str, np.ndarray]:
+    """{measure: the order of each of the first `EPISODES` trajectories}, for the values this agent has."""
     spans = [
         (start, end)
         for start, end in zip(dataset.episode_starts.tolist(), dataset.episode_ends.tolist(), strict=True)
         if end - start + 1 >= SHORTEST
-    ][:episodes]
+    ][:EPISODES]
     found = {}
     for measure, question in MEASURES.items():
         try:
@@ -54,11 +53,10 @@ def _values(ask: Callable, networks: Networks, dataset: TrajectoryDataset, start
 
 
 def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
-    """Spearman's ρ, ties given their mean rank; 0 where one of the two does not vary, NaN where a value is NaN."""
-    from scipy.stats import rankdata  # a second to import
+    """Spearman's ρ, ties given their mean rank; 0 where one does not vary, NaN where a value is not finite."""
+    from scipy.stats import spearmanr  # a second to import
 
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         return float("nan")
-    ranks = [rankdata(values) - (len(values) + 1) / 2 for values in (a, b)]
-    scale = np.sqrt(np.sum(ranks[0] ** 2) * np.sum(ranks[1] ** 2))
-    return float(np.sum(ranks[0] * ranks[1]) / scale) if scale > 0 else 0.0
+    found: Any = spearmanr(a, b) if np.ptp(a) > 0 and np.ptp(b) > 0 else None
+    return 0.0 if found is None else float(found.statistic)

@@ -1,14 +1,16 @@
-"""Playing a list of episodes with a policy in groups of slots."""
+"""Which episodes an evaluation consists of, and playing them with a policy in groups of slots. No JAX in here."""
 
-from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from cta.envs.protocol import Episode, Step, VectorWorld
 from cta.errors import CtaError
-from cta.evaluation.episodes import EpisodeResult, as_episode
+
+TASKS = (1, 2, 3, 4, 5)
+EPISODES = 50
 
 Policy = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 """(observations (slots, …), goals (slots, …), first (slots,) bool) → actions (slots, A).
@@ -17,6 +19,45 @@ Policy = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 that the number of rows never changes; their actions are ignored."""
 Progress = Callable[[int, int], None]
 """Called with (episodes done, episodes in total)."""
+Watch = Callable[[dict[int, Episode], Step], None]
+"""Called after every step of a group with ({slot: episode it plays}, what its slots look like)."""
+
+
+@dataclass(frozen=True, order=True)
+class EpisodeResult:
+    """One evaluation episode: `success` is the flag of its last step, number `steps`; `seed` replays it."""
+
+    task: int
+    episode: int
+    seed: int
+    success: bool
+    steps: int
+
+
+def episode_seed(eval_seed: int, run_seed: int, task: int, episode: int) -> int:
+    """The seed of an episode: the same start, goal and settling steps at every checkpoint and for every method."""
+    return int(np.random.SeedSequence((eval_seed, run_seed, task, episode)).generate_state(1)[0])
+
+
+def plan_episodes(
+    *, run_seed: int, tasks: Sequence[int] = TASKS, episodes: int = EPISODES, eval_seed: int = 0
+) -> list[Episode]:
+    """All episodes of an evaluation, sorted by task and number."""
+    if not tasks or episodes < 1:
+        raise CtaError("an evaluation needs at least one task and one episode")
+    return [
+        Episode(task, episode_seed(eval_seed, run_seed, task, episode), episode=episode)
+        for task in sorted(set(tasks))
+        for episode in range(episodes)
+    ]
+
+
+def scores(results: Iterable[EpisodeResult]) -> dict[int, tuple[int, int]]:
+    """{task: (episodes, successes)}, in order of task."""
+    counts: dict[int, list[bool]] = defaultdict(list)
+    for result in results:
+        counts[result.task].append(result.success)
+    return {task: (len(counts[task]), sum(counts[task])) for task in sorted(counts)}
 
 
 class NotANumber(CtaError):
@@ -26,11 +67,14 @@ class NotANumber(CtaError):
 class _Group:
     """A world, its policy and its queue. Which episode a slot gets is decided by rounds, never by the clock."""
 
-    def __init__(self, world: VectorWorld, policy: Policy, queue: Sequence[EpisodeResult]) -> None:
+    def __init__(
+        self, world: VectorWorld, policy: Policy, queue: Sequence[Episode], watch: Watch | None = None
+    ) -> None:
         self._world = world
         self._policy = policy
+        self._watch = watch
         self._queue = deque(queue)
-        self._playing: dict[int, EpisodeResult] = {}
+        self._playing: dict[int, Episode] = {}
         self._steps = np.zeros(world.slots, int)
         self._first = np.zeros(world.slots, bool)
         self.finished: list[EpisodeResult] = []
@@ -45,8 +89,7 @@ class _Group:
         start: dict[int, Episode] = {}
         for slot in range(self._world.slots):
             if slot not in self._playing and self._queue:
-                self._playing[slot] = self._queue.popleft()
-                start[slot] = as_episode(self._playing[slot])
+                start[slot] = self._playing[slot] = self._queue.popleft()
         self._steps += 1
         self._steps[list(start)] = 0
         self._first[:] = False
@@ -57,9 +100,11 @@ class _Group:
     def advance(self) -> None:
         """Finish the round under way, note which episodes ended, and begin the next round with the policy's actions."""
         step = self._world.receive()
+        if self._watch is not None:
+            self._watch(self._playing, step)
         for slot in [slot for slot in self._playing if step.done[slot]]:
-            played = self._playing.pop(slot)
-            self.finished.append(replace(played, success=bool(step.success[slot]), steps=int(self._steps[slot])))
+            one, success, steps = self._playing.pop(slot), bool(step.success[slot]), int(self._steps[slot])
+            self.finished.append(EpisodeResult(one.task, one.episode, one.seed, success, steps))
         if self._playing:
             self._send(self._act(step))
         else:
@@ -78,8 +123,9 @@ class _Group:
 def play(
     worlds: Sequence[VectorWorld],
     make_policy: Callable[[int], Policy],
-    planned: Sequence[EpisodeResult],
+    planned: Sequence[Episode],
     *,
+    watch: Watch | None = None,
     progress: Progress | None = None,
 ) -> list[EpisodeResult]:
     """Play the planned episodes and return their results, sorted.
@@ -87,7 +133,8 @@ def play(
     The groups take turns: while the policy computes for one, the others step. Episode i belongs to group i mod groups.
     """
     groups = [
-        _Group(world, make_policy(world.slots), planned[number :: len(worlds)]) for number, world in enumerate(worlds)
+        _Group(world, make_policy(world.slots), planned[number :: len(worlds)], watch)
+        for number, world in enumerate(worlds)
     ]
     done = 0
     while any(group.active for group in groups):

@@ -1,22 +1,115 @@
-"""Videos of evaluation episodes, with the goal beside the rollout."""
+"""One episode at a time, with pictures: videos with the goal beside the rollout, and what film strips are made from."""
 
 import os
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from cta.data.locations import environment_name
+from cta.envs.names import DESK_DATASETS
+from cta.envs.protocol import Episode
 from cta.errors import CtaError
-from cta.evaluation.episodes import TASKS, EpisodeResult, plan_episodes
-from cta.evaluation.rollout import Policy, Progress
-from cta.evaluation.scenes import Scene, open_scene, play_scene
+from cta.evaluation.rollout import TASKS, Policy, plan_episodes
 
+FRAME_SIZE = (320, 320)
+LEAST_HEIGHT = 160
 MOST_FRAMES = 100
-"""About this many frames an episode by default: without a GPU the simulator draws 3 to 5 a second."""
+"""About this many frames per episode by default: without a GPU the simulator draws 3 to 5 a second."""
 LAST_SECONDS = 1.0
 BAR = 6
 SUCCESS_COLOUR, FAILURE_COLOUR = (84, 162, 75), (150, 150, 150)
+
+
+class DeskScene:
+    """An embedded world that holds one episode, drawn with its goal beside it."""
+
+    control_rate = 6.0
+    """Steps a second at which a video shows the world at its natural speed."""
+
+    def __init__(self, dataset_name: str, *, max_episode_steps: int | None = None) -> None:
+        from cta.envs.desk_vector import DeskVectorWorld, world_of
+
+        self.world = world_of(dataset_name)
+        self._vector = DeskVectorWorld(self.world, slots=1, max_episode_steps=max_episode_steps)
+        self.max_episode_steps = self._vector.max_episode_steps
+
+    def reset(self, episode: Episode) -> tuple[np.ndarray, np.ndarray]:
+        """(observation, goal) of a new episode."""
+        self._vector.send(np.zeros((1, self._vector.action_dim), np.float32), {0: episode})
+        began = self._vector.receive()
+        self._observation, self._steps = began.observations[0], 0
+        self._title = self._vector.task_names[episode.task - 1]
+        self._goal, self._goal_image = began.goals[0], None
+        return self._observation, self._goal
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, bool, bool]:
+        """(observation, success, done)."""
+        self._vector.send(action[None], {})
+        now = self._vector.receive()
+        self._observation, self._steps = now.observations[0], self._steps + 1
+        return self._observation, bool(now.success[0]), bool(now.done[0])
+
+    def frame(self) -> np.ndarray:
+        """The present state, left, and the goal, right, as an image (height, width, 3) uint8 with even sides."""
+        from cta.envs.desk_draw import frame
+
+        if self._goal_image is None:
+            self._goal_image = frame(self.world, self._goal, title="goal")
+        present = frame(self.world, self._observation, title=f"{self._title}, step {self._steps}")
+        return np.concatenate([present, self._goal_image], axis=1)
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+class OgbenchScene:
+    """The same of an OGBench world, rendered."""
+
+    control_rate = 20.0
+
+    def __init__(self, dataset_name: str, *, max_episode_steps: int | None = None) -> None:
+        from cta.envs import gl
+        from cta.envs.ogbench import OgbenchWorld
+
+        gl.enable_rendering()  # before anything slow, so that a machine that cannot draw says so at once
+        self._world = OgbenchWorld(environment_name(dataset_name), render_size=FRAME_SIZE)
+        self.max_episode_steps = max_episode_steps or self._world.max_episode_steps
+        self._world.max_episode_steps = self.max_episode_steps
+        self.step, self.close = self._world.step, self._world.close
+
+    def reset(self, episode: Episode) -> tuple[np.ndarray, np.ndarray]:
+        return self._world.reset(episode.task, episode.seed, render_goal=True)
+
+    def frame(self) -> np.ndarray:
+        assert self._world.goal_frame is not None
+        image = np.concatenate([self._world.render(), self._world.goal_frame], axis=1)
+        times = -(-LEAST_HEIGHT // image.shape[0])
+        return image.repeat(times, axis=0).repeat(times, axis=1)
+
+
+Scene = DeskScene | OgbenchScene
+
+
+def open_scene(dataset_name: str, *, max_episode_steps: int | None = None) -> Scene:
+    """The world of a dataset as a scene."""
+    kind = DeskScene if dataset_name in DESK_DATASETS else OgbenchScene
+    return kind(dataset_name, max_episode_steps=max_episode_steps)
+
+
+def play_scene(scene: Scene, policy: Policy, planned: Episode) -> Iterator[tuple[np.ndarray, np.ndarray, bool, bool]]:
+    """Play an episode with a policy of one slot; yields (observation, goal, success, done) for every state, from the
+    first to the last."""
+    observation, goal = scene.reset(Episode(planned.task, planned.seed))
+    success, done, first = False, False, True
+    while True:
+        yield observation, goal, success, done
+        if done:
+            return
+        actions = policy(observation[None], goal[None], np.array([first]))
+        observation, success, done = scene.step(np.asarray(actions, np.float32)[0])
+        first = False
 
 
 def record_videos(
@@ -30,7 +123,6 @@ def record_videos(
     eval_seed: int = 0,
     frame_skip: int | None = None,
     max_episode_steps: int | None = None,
-    progress: Progress | None = None,
 ) -> list[Path]:
     """Play the first `episodes` evaluation episodes of each task and write each as an mp4 (H.264, yuv420p).
 
@@ -48,21 +140,19 @@ def record_videos(
     files = []
     try:
         policy = make_policy(1)
-        for number, episode in enumerate(planned):
+        for episode in planned:
             frames, success = _film(scene, policy, episode, skip=skip)
             frames += [frames[-1]] * int(LAST_SECONDS * rate)
             outcome = "success" if success else "failure"
             file = folder / f"task{episode.task}_episode{episode.episode}_{outcome}.mp4"
             write_video(file, frames, rate=rate)
             files.append(file)
-            if progress is not None:
-                progress(number + 1, len(planned))
     finally:
         scene.close()
     return files
 
 
-def _film(scene: Scene, policy: Policy, episode: EpisodeResult, *, skip: int) -> tuple[list[np.ndarray], bool]:
+def _film(scene: Scene, policy: Policy, episode: Episode, *, skip: int) -> tuple[list[np.ndarray], bool]:
     """The frames of one episode and its outcome."""
     frames, success = [], False
     for number, (_, _, success, done) in enumerate(play_scene(scene, policy, episode)):

@@ -1,11 +1,12 @@
 """The worker process: several OGBench environments, stepped as told through a pipe. It never imports JAX.
 
-Started as `python -m cta.evaluation.worker FD ENV LIMIT PARENT`, not by `multiprocessing`, so that the caller's main
-module is not run again and its imports (JAX among them) do not come along.
+Started as `python -m cta.evaluation.worker FD PARENT ENV OWN LIMIT`, not by `multiprocessing`, so that the caller's
+main module is not run again and its imports (JAX among them) do not come along. OWN is `unit` or `own` if ENV is
+`module:factory`, which then gets actions in [-1,1] or in its own units, else empty.
 
 Requests and replies are pickled tuples:
     ("describe",)                                  → (task names, episode limit, action size)
-    ("round", [slot, …], {slot: episode}, actions) → (observations, {slot: goal}, success, done), one row or byte a slot
+    ("round", [slot, …], {slot: episode}, actions) → (observations, {slot: goal}, success, done), a row or byte per slot
     ("replay", [(slot, episode, actions), …])      → None; begins each episode and repeats its actions
 In a round a slot begins its episode, if it has one, or takes the next row of actions. Every reply is ("ok", payload)
 or ("error", text, whether the user can fix it). Environments are made when a slot is first used, because making one
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from cta.envs.ogbench import OgbenchWorld
-from cta.envs.own import OwnWorld
+from cta.envs.own_environment import OwnWorld
 from cta.envs.protocol import Episode
 from cta.errors import CtaError
 
@@ -31,9 +32,10 @@ from cta.errors import CtaError
 class Slots:
     """The environments of one worker, by slot."""
 
-    def __init__(self, env_name: str, limit: int | None) -> None:
+    def __init__(self, env_name: str, limit: int | None, *, own: str = "") -> None:
         self._env_name = env_name
         self._limit = limit
+        self._own = own
         self._worlds: dict[int, OgbenchWorld | OwnWorld] = {}
 
     def world(self, slot: int) -> OgbenchWorld | OwnWorld:
@@ -44,7 +46,7 @@ class Slots:
         return self._worlds[slot]
 
     def _first(self) -> OgbenchWorld | OwnWorld:
-        return OwnWorld(self._env_name) if ":" in self._env_name else OgbenchWorld(self._env_name)
+        return OwnWorld(self._env_name, unit=self._own == "unit") if self._own else OgbenchWorld(self._env_name)
 
     def describe(self) -> tuple[tuple[str, ...], int, int]:
         world = self.world(0)
@@ -93,14 +95,22 @@ def _leave_with_parent(parent: int) -> None:
     """End this process when its parent is gone, even in the middle of a long step."""
     while os.getppid() == parent:
         time.sleep(1.0)
+    _end_group()
+
+
+def _end_group() -> None:
+    """End this process and all that its environments started; it leads a group of its own."""
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
 
 def main() -> None:
-    descriptor, env_name, limit, parent = sys.argv[1:]
+    descriptor, parent, env_name, own, limit = sys.argv[1:]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's to handle; it closes the pipe
     threading.Thread(target=_leave_with_parent, args=(int(parent),), daemon=True).start()
-    serve(Connection(int(descriptor)), Slots(env_name, int(limit) or None))
+    serve(Connection(int(descriptor)), Slots(env_name, int(limit) or None, own=own))
+    _end_group()
 
 
 if __name__ == "__main__":

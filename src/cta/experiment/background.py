@@ -1,12 +1,26 @@
-"""Evaluation beside training: a thread that scores snapshots in the order they were taken."""
+"""Evaluation beside training: a thread that scores snapshots in order, and what becomes of one that goes wrong."""
 
 import contextlib
 import queue
+import sys
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from cta.agents import Networks
+from cta.agents import Agent, Networks
+from cta.config import RunConfig
+from cta.evaluation import Evaluator
+from cta.evaluation.rollout import NotANumber
+from cta.experiment.scoring import score_tasks
+from cta.scores.schema import CellKey, Score
+from cta.units import Units
+
+if TYPE_CHECKING:
+    from cta.experiment.trainer import Trainer
+
+SWITCH_SECONDS = 0.0005
+"""How long a thread may keep the interpreter while another one waits for it."""
 
 
 class Cancelled(Exception):
@@ -38,7 +52,6 @@ class BackgroundEvaluation:
 
     @property
     def pending(self) -> int:
-        """Snapshots not yet scored."""
         return self._jobs.unfinished_tasks
 
     def finish(self, give_up: Callable[[], bool] = lambda: False) -> bool:
@@ -66,7 +79,6 @@ class BackgroundEvaluation:
         self._cancelled.set()
 
     def join(self, timeout: float = 10.0) -> None:
-        """Wait for the thread to end."""
         self._thread.join(timeout)
 
     def _work(self) -> None:
@@ -83,3 +95,98 @@ class BackgroundEvaluation:
                 self._failure = error
                 return
             self._jobs.task_done()
+
+
+def open_evaluation(trainer: "Trainer", stack: contextlib.ExitStack) -> BackgroundEvaluation:
+    """A thread that scores what it is handed; the workers of the simulator end with `stack`."""
+    # At the default of 5 ms this thread would hold up the one that feeds the device several times a block.
+    stack.callback(sys.setswitchinterval, sys.getswitchinterval())
+    sys.setswitchinterval(SWITCH_SECONDS)
+    evaluator = Evaluator(trainer.config.dataset_name, workers=trainer.config.eval_workers, beside_training=True)
+    beside = _Beside(trainer, evaluator)
+    # On the way out in the other order: nobody waits any more, which ends the workers, which ends the thread.
+    stack.callback(beside.join)
+    stack.enter_context(evaluator)
+    stack.callback(beside.cancel)
+    return beside
+
+
+class _Beside(BackgroundEvaluation):
+    def __init__(self, trainer: "Trainer", evaluator: Evaluator):
+        self._trainer, self._evaluator = trainer, evaluator
+        super().__init__(self.score)
+
+    def score(self, step: int, networks: list[Networks]) -> None:
+        """One evaluation. If it fails it is noted, and done again when the run is resumed; training goes on."""
+        trainer, before = self._trainer, self._evaluator.retries
+
+        def progress(seed: int, done: int, total: int) -> None:
+            self.go_on()
+            trainer.console.episodes(step, seed, done, total)
+
+        weights = dict(zip(trainer.config.seeds, networks, strict=True))
+        good = {seed: weights[seed] for seed in trainer.health.good_after(step)}
+        key = trainer.run.cell(trainer.config)
+        try:
+            how = trainer.agent, good, trainer.units, trainer.config
+            rows = score_rows(self._evaluator, *how, step, key, progress, self._diverged)
+        except Cancelled:
+            raise
+        except Exception as error:
+            self.go_on()
+            text = " ".join(str(error).split()) or type(error).__name__
+            trainer.failed_evaluations[step] = text
+            trainer.console.loud(f"the evaluation at step {step:,} failed: {text}")
+            trainer.run.note("evaluation-failed", text, step=step)
+            return
+        finally:
+            self._count_retries(step, self._evaluator.retries - before)
+        self.go_on()
+        trainer.book.add(rows)
+        trainer.failed_evaluations.pop(step, None)
+        for seed in dict.fromkeys(row.seed for row in rows):
+            rates = {f"evaluation/task{row.task}_success": row.rate for row in rows if row.seed == seed}
+            overall = {"evaluation/overall_success": sum(rates.values()) / len(rates)}
+            for log in trainer.logs:
+                log.scalars(seed, step, rates | overall)
+        if rows:
+            trainer.console.scores(step, rows)
+
+    def _diverged(self, seed: int, step: int) -> None:
+        text = f"seed {seed} is not scored at step {step:,}: its policy gives actions that are not numbers"
+        self._trainer.health.refuse(seed, step)
+        self._trainer.console.loud(text)
+        self._trainer.run.note("seed-stopped", text, step=step, seed=seed)
+
+    def _count_retries(self, step: int, count: int) -> None:
+        if not count:
+            return
+        run, cause = self._trainer.run, self._evaluator.last_failure
+        text = f"{count} worker{'s' if count > 1 else ''} of the simulator replaced, episodes repeated ({cause})"
+        self._trainer.console.say(f"step {step:>9,}  {text}")
+        run.note("worker-replaced", text, step=step)
+        run.record({"evaluation_retries": run.provenance().get("evaluation_retries", 0) + count})
+
+
+def score_rows(
+    evaluator: Evaluator,
+    agent: Agent,
+    networks: Mapping[int, Networks],
+    units: Units,
+    config: RunConfig,
+    step: int,
+    key: CellKey,
+    progress: Callable[[int, int, int], None],
+    diverged: Callable[[int, int], None],
+) -> list[Score]:
+    """Rows of eval.csv for one step, in order of seed and task; `progress` hears (seed, episodes done, in all).
+
+    A seed whose policy gives actions that are not numbers has no rows and is told to `diverged`.
+    """
+    rows = []
+    for seed, weights in networks.items():
+        try:
+            rows += score_tasks(evaluator, agent, weights, units, config, seed, step, key, partial(progress, seed))
+        except NotANumber:
+            diverged(seed, step)
+    return rows

@@ -1,46 +1,74 @@
-"""What a person sees of a run: a live progress bar on a terminal, plain lines elsewhere."""
+"""What a person sees of a run: a live progress bar on a terminal and in a notebook, plain lines elsewhere."""
 
+import io
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from cta.streams import listener
+from cta.io.files import safe_stream
+from cta.scores.schema import Score
+from cta.scores.statistics import task_scores
+
+SILENCE_S = 20.0
+"""Off a terminal, a line says what is going on after so long without one."""
 
 
 class RunConsole:
     """Progress of one run. Context manager: the bar disappears on the way out, whatever happened."""
 
     def __init__(self, *, quiet: bool = False):
-        self.console = Console(file=listener(sys.stderr), quiet=quiet, highlight=False)
+        notebook = Console().is_jupyter
+        stream = safe_stream(sys.stdout if notebook else sys.stderr)  # notebooks paint standard error red
+        terminal = False if notebook else None  # a kernel sets FORCE_COLOR
+        self.console = Console(file=stream, quiet=quiet, highlight=False, force_jupyter=False, force_terminal=terminal)
         self._live = self.console.is_terminal and not quiet
+        self._cell = _CellBar() if notebook and not quiet else None
         columns = (
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TextColumn("{task.fields[rate]}"),
             TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
             TextColumn("{task.fields[note]}"),
         )
         self._progress = Progress(*columns, console=self.console, disable=not self._live)
         self._train = self._progress.add_task("train", total=None, visible=False, rate="", note="")
         self._score = self._progress.add_task("evaluate", total=None, visible=False, rate="", note="")
-        self._said = time.monotonic()
+        self._doing, self._how_far, self._spoke = "", "", time.monotonic()
+        self._began: dict[str, float] = {}
+        self._over = threading.Event()
 
     def __enter__(self) -> "RunConsole":
         self._progress.start()
+        if not self._live and not self.console.quiet:
+            threading.Thread(target=self._break_silence, daemon=True).start()
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._over.set()
         self._progress.stop()
+        self._show_in_cell(at_once=True)
+
+    def _break_silence(self) -> None:
+        """Lines where there is no bar, so that a log that grows slowly is not taken for one that has stopped."""
+        while not self._over.wait(min(1.0, SILENCE_S)):
+            now = time.monotonic()
+            if self._doing and now - self._spoke >= SILENCE_S:
+                self.say(f"{self._doing}{self._how_far}, {now - self._began[self._doing]:.0f} s so far")
+
+    def _do(self, what: str, how_far: str = "") -> None:
+        self._began.setdefault(what, time.monotonic())
+        self._doing, self._how_far = what, how_far
 
     def say(self, text: str) -> None:
         """A line that stays."""
+        self._spoke = time.monotonic()
         self.console.print(text, soft_wrap=True, markup=False)
 
     def loud(self, text: str) -> None:
@@ -49,6 +77,7 @@ class RunConsole:
 
     def waiting(self, text: str) -> None:
         """Something slow begins that has no measure of progress."""
+        self._do(text)
         if self._live:
             self._progress.update(self._train, visible=True, note=text)
         else:
@@ -56,9 +85,25 @@ class RunConsole:
 
     def steps(self, done: int, total: int, rate: float) -> None:
         """The training bar."""
+        self._do("training", f": step {done:,} of {total:,}")
+        left = f"{_clock((total - done) / rate)} left" if rate else ""
         self._progress.update(
-            self._train, completed=done, total=total, visible=True, rate=f"{rate:,.0f} steps/s" if rate else "", note=""
+            self._train,
+            completed=done,
+            total=total,
+            visible=True,
+            rate=f"{rate:,.0f} steps/s" if rate else "",
+            note=left,
         )
+        self._show_in_cell()
+
+    def _show_in_cell(self, *, at_once: bool = False) -> None:
+        if self._cell is not None:
+            self._cell.show(self._progress, at_once=at_once)
+
+    def estimate(self, left: float, rate: float, advice: str) -> None:
+        """How long the run will take, once that is known."""
+        self.say(f"about {_clock(left)} of training at {rate:,.0f} steps/s{advice}")
 
     def metrics(self, step: int, total: int, rows: Sequence[Mapping[str, Any]], rate: float) -> None:
         """A row of train.csv, in short: every loss, averaged over seeds."""
@@ -66,11 +111,11 @@ class RunConsole:
         means = {name: sum(float(row[name]) for row in rows) / len(rows) for name in losses}
         text = "  ".join(f"{_short(name)} {value:.4g}" for name, value in means.items())
         left = _clock((total - step) / rate) if rate else "?"
-        self._said = time.monotonic()
         self.say(f"step {step:>9,}  {rate:,.0f} steps/s  left {left}  {text}")
 
     def episodes(self, step: int, seed: int, done: int, total: int) -> None:
         """The evaluation bar."""
+        self._do("evaluating", f" step {step:,}, seed {seed}: {done:,} of {total:,} episodes")
         self._progress.update(
             self._score,
             completed=done,
@@ -78,20 +123,13 @@ class RunConsole:
             visible=done < total,
             note=f"step {step:,}, seed {seed}",
         )
+        self._show_in_cell()
 
-    def waiting_for_scores(self, count: int) -> None:
-        if count:
-            self.say(f"training is done; waiting for {count} evaluation{'s' if count > 1 else ''}")
-
-    def scores(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
+    def scores(self, step: int, rows: Sequence[Score]) -> None:
         """An evaluation, in short: success per task and overall, averaged over seeds."""
-        tasks = sorted({row["task"] for row in rows})
-        rates = []
-        for task in tasks:
-            mine = [row for row in rows if row["task"] == task]
-            rates.append(100 * sum(r["successes"] for r in mine) / sum(r["episodes"] for r in mine))
-        per_task = "  ".join(f"task{task} {rate:.0f}%" for task, rate in zip(tasks, rates, strict=True))
-        mean = f"[bold]success {sum(rates) / len(rates):.1f}%[/bold]"
+        rates = {task: fmean(by_seed.values()) for task, by_seed in task_scores(rows).items()}
+        per_task = "  ".join(f"task{task} {rate:.0f}%" for task, rate in rates.items())
+        mean = f"[bold]success {fmean(rates.values()):.1f}%[/bold]"
         self.console.print(f"step {step:>9,}  {mean}  ({per_task})", soft_wrap=True)
 
     def orders(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -100,6 +138,30 @@ class RunConsole:
         means = [f"{_short(name)} {sum(row[name] for row in rows) / len(rows):.3f}" for name in names]
         if means:
             self.say(f"step {step:>9,}  order of held-out trajectories: {'  '.join(means)}")
+
+
+class _CellBar:
+    """The bars as text below a notebook's cell, written again in place twice a second; needs no widgets."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._shown = 0.0
+
+    def show(self, progress: Progress, *, at_once: bool = False) -> None:
+        now = time.monotonic()
+        if now - self._shown < 0.5 and not at_once:
+            return
+        self._shown = now
+        page = Console(file=io.StringIO(), width=100, force_jupyter=False, force_terminal=False)
+        with page.capture() as text:
+            page.print(progress.get_renderable())
+        bundle = {"text/plain": text.get().rstrip()}
+        if self._handle is None:
+            from IPython.display import display  # pyright: ignore[reportMissingImports]
+
+            self._handle = display(bundle, raw=True, display_id=True)
+        else:
+            self._handle.update(bundle, raw=True)
 
 
 def _short(name: str) -> str:

@@ -10,7 +10,7 @@ Reason = dict[str, int | str]
 
 
 class Health:
-    """The seeds whose numbers went bad, kept in `provenance.json` under `stopped`.
+    """The seeds that diverged (NaN or inf), kept in `provenance.json` under `stopped`.
 
     The truth is in the checkpoint (`TrainState.bad`); this is a copy for people and for commands that read runs.
     """
@@ -23,7 +23,6 @@ class Health:
 
     @property
     def live(self) -> list[int]:
-        """Seeds whose numbers are good."""
         return [seed for seed in self._seeds if seed not in self.stopped]
 
     def update(self, bad: Sequence[Mapping[str, int]]) -> list[int]:
@@ -65,8 +64,8 @@ class Health:
 
 
 def stopped_seeds(run: RunDir) -> dict[int, Reason]:
-    """The seeds of a run whose numbers went bad, as its record has them."""
-    record = run.provenance().get("stopped", {}) if (run.path / "provenance.json").exists() else {}
+    """The seeds of a run that diverged (NaN or inf), as its record has them."""
+    record = run.provenance().get("stopped", {})
     try:
         return {int(seed): {"step": int(why["step"]), "loss": str(why["loss"])} for seed, why in record.items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -74,5 +73,4 @@ def stopped_seeds(run: RunDir) -> dict[int, Reason]:
 
 
 def describe(seed: int, reason: Reason) -> str:
-    """One line about a seed that stopped."""
-    return f"seed {seed} stopped at step {reason['step']:,}: {reason['loss']} went bad (not a number, or exploded)"
+    return f"seed {seed} stopped at step {reason['step']:,}: {reason['loss']} diverged (NaN, inf, or exploded)"

@@ -1,21 +1,24 @@
 """What a run is trained on, and whether it is still that."""
 
+import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
 
-from cta import provenance
 from cta.config import RunConfig
-from cta.data import TrajectoryDataset, environment_name
-from cta.data.files import is_path, user_path
+from cta.data import TrajectoryDataset, environment_name, lerobot
+from cta.data.dataset import hold_out
+from cta.data.locations import is_path
 from cta.data.mapped import is_mapped
-from cta.data.split import hold_out
-from cta.envs.datasets import check_fits, open_dataset
-from cta.envs.generate_record import simulator_notice
+from cta.envs.datasets import check_fits, open_dataset, simulator_notice
 from cta.envs.names import DESK_DATASETS, KNOWN
-from cta.errors import CtaError
+from cta.errors import CtaError, RunStopped
 from cta.experiment.run_dir import RunDir
+from cta.io import provenance
+from cta.io.files import user_path
+from cta.units import Normalisation, Units
 
 Datasets = tuple[TrajectoryDataset, TrajectoryDataset | None]
 _told: set[str] = set()
@@ -30,7 +33,7 @@ def open_data(run: RunDir, config: RunConfig, *, say: Callable[[str], None], eva
     except CtaError as error:
         if "dataset" not in known:
             raise
-        raise CtaError(f"{error}; with the data back in place, {run.resume_command} continues") from error
+        raise RunStopped(f"{error}; with the data back in place, {run.resume_command} continues") from error
     if name in KNOWN:
         check_fits(train, environment_name(name))
     facts = {
@@ -42,7 +45,12 @@ def open_data(run: RunDir, config: RunConfig, *, say: Callable[[str], None], eva
         "observation_shape": list(train.observation_shape),
         "action_dim": train.action_dim,
     }
-    _compare(run, config, known.get("dataset", {}), facts)
+    before = known.get("dataset", {})
+    parts = {"fingerprint": config.dataset, "validation_fingerprint": f"the validation data of {config.dataset}"}
+    for key, what in parts.items():
+        if key in before and before[key] != facts[key]:
+            back = f"put the old data back, then {run.resume_command}; or begin a new run"
+            raise RunStopped(f"{what} has changed since this run began: its fingerprint is not that of the run; {back}")
     if validation is None and name not in KNOWN:
         train, validation = hold_out(train, config.holdout)
         if validation is not None:
@@ -50,6 +58,8 @@ def open_data(run: RunDir, config: RunConfig, *, say: Callable[[str], None], eva
             say(f"no validation file: {validation.num_episodes} of {facts['episodes']} episodes are held out")
         elif config.holdout and is_mapped(train.observations):
             say(f"no validation file, and nothing is held out of images that stay on disk: write {name}-val.npz")
+    seen = Normalisation.measured(train.observations, label=name) if config.normalise_observations else None
+    facts |= {"units": Units(train.bounds, seen).facts()} | ({"normalised": True} if seen else {})
     machine = {
         "commit": provenance.commit(),
         "hardware": provenance.hardware(),
@@ -68,7 +78,32 @@ def open_data(run: RunDir, config: RunConfig, *, say: Callable[[str], None], eva
 def open_run_data(run: RunDir, config: RunConfig, *, info: bool = False) -> tuple[str, *Datasets]:
     """(name, training data, validation data or None) of a run, wherever it is opened from."""
     where = _seen_from_run(run, config.dataset) if "dataset" in run.provenance() else config.dataset
-    return open_dataset(where, dataset_dir=config.dataset_dir, info=info)
+    return open_dataset(where, dataset_dir=config.dataset_dir, info=info, action_bounds=config.action_bounds)
+
+
+def run_units(run: RunDir, config: RunConfig) -> Units:
+    """The units of a run that has opened its data, as it noted them then."""
+    facts = (run.provenance().get("dataset") or {}).get("units")
+    unit, where = config.dataset_name in KNOWN, f"{run.path}/provenance.json"
+    return Units.of_facts(facts, *data_shapes(run), unit=unit, where=where)
+
+
+def data_shapes(run: RunDir) -> tuple[list[int], int]:
+    """(shape of an observation, number of actions) in the data a run was trained on."""
+    seen = run.provenance().get("dataset")
+    shape, actions = (seen.get("observation_shape"), seen.get("action_dim")) if isinstance(seen, dict) else (0, 0)
+    sizes: list[Any] = [*shape, actions] if isinstance(shape, list) and len(shape) in (1, 3) else [0]
+    if not all(type(size) is int and 0 < size < 2**24 for size in sizes):
+        raise CtaError(f"{run.path}/provenance.json does not say what the data looked like")
+    return sizes[:-1], sizes[-1]
+
+
+def in_units(dataset: TrajectoryDataset, units: Units) -> TrajectoryDataset:
+    """A dataset as the networks see it: actions in [-1,1], observations normalised if they are to be."""
+    if units.normalisation is None and dataset.bounds is None:
+        return dataset
+    actions = dataset.actions if dataset.bounds is None else dataset.bounds.to_unit(dataset.actions)
+    return replace(dataset, observations=units.see(dataset.observations), actions=actions, bounds=None)
 
 
 def tell_simulator(name: str, record: dict[str, Any] | None, say: Callable[[str], None]) -> None:
@@ -81,19 +116,13 @@ def tell_simulator(name: str, record: dict[str, Any] | None, say: Callable[[str]
 
 def _seen_from_run(run: RunDir, dataset: str) -> str:
     """A relative path means the folder the run was begun in; from elsewhere that is one above the run directory."""
+    if dataset.startswith(lerobot.PREFIX):
+        return lerobot.PREFIX + _seen_from_run(run, os.path.join(dataset.removeprefix(lerobot.PREFIX), ""))
     if not is_path(dataset) or user_path(dataset).is_absolute() or user_path(dataset).exists():
         return dataset
     return next(
         (str(folder / dataset) for folder in run.path.resolve().parents if (folder / dataset).exists()), dataset
     )
-
-
-def _compare(run: RunDir, config: RunConfig, known: dict, found: dict) -> None:
-    parts = {"fingerprint": config.dataset, "validation_fingerprint": f"the validation data of {config.dataset}"}
-    for key, what in parts.items():
-        if key in known and known[key] != found[key]:
-            back = f"put the old data back, then {run.resume_command}; or begin a new run"
-            raise CtaError(f"{what} has changed since this run began: its fingerprint is not that of the run; {back}")
 
 
 def _differences(known: dict, found: dict) -> list[str]:

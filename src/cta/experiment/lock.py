@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cta.alone import NO_LOCKS, is_file
 from cta.errors import CtaError
+from cta.io.file_lock import NO_LOCKS, open_claimed
 
 BEAT_SECONDS = 5.0
 """How often the owner touches the file."""
@@ -31,13 +31,15 @@ class RunLock:
         self.path = run / "lock"
         self._run = run
         self._say = say
-        self._file = self._take()
+        try:
+            self._file = open_claimed(self.path, self._claim)
+        except OSError as error:
+            raise CtaError(f"{run}: this run directory cannot be written ({error.strerror})") from error
         self._released = threading.Event()
         self._beats = threading.Thread(target=self._beat, name="lock", daemon=True)
         self._beats.start()
 
     def release(self) -> None:
-        """Give the directory back."""
         if self._released.is_set():
             return
         self._released.set()
@@ -45,21 +47,6 @@ class RunLock:
         # While the lock is still held: nobody else can have put a file of theirs here.
         self.path.unlink(missing_ok=True)
         os.close(self._file)
-
-    def _take(self) -> int:
-        while True:
-            try:
-                file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
-            except OSError as error:
-                raise CtaError(f"{self._run}: this run directory cannot be written ({error.strerror})") from error
-            try:
-                self._claim(file)
-            except BaseException:
-                os.close(file)
-                raise
-            if is_file(self.path, file):
-                return file
-            os.close(file)  # its last owner removed it between our opening and our locking
 
     def _claim(self, file: int) -> None:
         """Lock the file and write our name into it, or say who has it."""
@@ -78,11 +65,8 @@ class RunLock:
         if owner:
             self._say(f"taking over from process {owner.get('pid')} on {owner.get('host')}, which is gone")
         me = {"pid": os.getpid(), "host": socket.gethostname(), "boot": _boot(), "started": _started(os.getpid())}
-        try:
-            os.ftruncate(file, 0)
-            os.pwrite(file, json.dumps(me).encode(), 0)
-        except OSError as error:
-            raise CtaError(f"{self._run}: this run directory cannot be written ({error.strerror})") from error
+        os.ftruncate(file, 0)
+        os.pwrite(file, json.dumps(me).encode(), 0)
 
     def _watch(self, owner: dict[str, Any]) -> None:
         """The owner was on another machine (or before a restart of this one): is the file still touched?"""

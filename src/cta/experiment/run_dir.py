@@ -1,38 +1,45 @@
 """The run directory: what a run is, what it did, and where it stands, in files anyone can read."""
 
 import contextlib
-import json
 import os
-import re
 import shlex
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from cta import provenance
-from cta.agents import find
-from cta.config import RunConfig, from_dict, to_dict
-from cta.data.files import remove_unfinished, user_path, write_whole
+from cta.agents import find, find_stored
+from cta.config import AgentConfig, RunConfig, from_dict, settings_key, to_dict
 from cta.errors import CtaError
 from cta.experiment.lock import RunLock
-from cta.training.logs import CsvLog
+from cta.io import provenance
+from cta.io.csv_log import CsvLog
+from cta.io.files import remove_unfinished, safe_name, user_path
+from cta.io.json_files import read_json, write_json
+from cta.io.shapes import RUN, check_data
+from cta.ooc.cut import RECORD_KEY
+from cta.plugins import is_code
+from cta.presets import agent_preset
+from cta.scores.schema import COLUMNS, HELD_OUT, RANDOM, WHOLE, CellKey, Score, read_scores
+from cta.training.checkpoints import Checkpoints
 
+State = Literal["running", "finished", "interrupted", "failed"]
 EVENT_COLUMNS = ("time", "kind", "step", "seed", "text")
-EVAL_COLUMNS = ("dataset", "agent", "seed", "step", "task", "episodes", "successes")
 
 
 class RunDir:
-    """`config.json`, `provenance.json`, `train.csv`, `eval.csv`, `events.csv`, `checkpoints/`, `tensorboard/`."""
+    """`config.json`, `provenance.json`, `status.json`, `{train,eval,events}.csv`, `checkpoints/`, `tensorboard/`."""
 
     def __init__(self, path: Path):
         self.path = path
         self.checkpoints = path / "checkpoints"
         self.tensorboard = path / "tensorboard"
         self.videos = path / "videos"
+        self.code = ""
+        """The agent's name if it is code of one's own, which `--agent` must name again."""
         self._lock: RunLock | None = None
         self._recording = threading.Lock()
 
@@ -40,12 +47,10 @@ class RunDir:
     def create(cls, config: RunConfig) -> "RunDir":
         """A fresh directory, locked, holding the config before anything slow happens."""
         run = cls(Path(config.run_dir).expanduser() if config.run_dir else default_path(config))
+        run.code = config.agent_name if is_code(config.agent_name) else ""
         try:
             run.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise CtaError(f"{run.path}: cannot write the run directory ({error.strerror})") from error
-        run.acquire()
-        try:
+            run.acquire()
             run.check_free()
             stored = to_dict(replace(config, run_dir=str(run.path)))
             run.eval_log()
@@ -62,19 +67,19 @@ class RunDir:
         return run
 
     def check_free(self) -> None:
-        """Complain if a run was begun here."""
         if (self.path / "config.json").exists():
             raise CtaError(f"{self.path} already holds a run: {self.resume_command} continues it, or choose --run-dir")
 
     @property
     def resume_command(self) -> str:
-        """What to type to go on."""
-        return f"`cta resume {shlex.quote(str(self.path))}`"
+        """What to type to continue."""
+        agent = f" --agent {shlex.quote(self.code)}" if self.code else ""
+        return f"`cta resume {shlex.quote(str(self.path))}{agent}`"
 
     def withdraw(self) -> None:
-        """Undo `create`, so that the same command can be given again, mended."""
+        """Undo `create`, so that the same command can be given again, corrected."""
         # The config first: without it a directory is no run.
-        for name in ("config.json", "provenance.json", "train.csv", "eval.csv"):
+        for name in ("config.json", "provenance.json", "status.json", "train.csv", "eval.csv"):
             (self.path / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # other things in it are not ours
             self.checkpoints.rmdir()
@@ -88,13 +93,13 @@ class RunDir:
             remove_unfinished(self.path)
 
     def release(self) -> None:
-        """Let others write here."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
     @classmethod
-    def open(cls, path: str | Path) -> "RunDir":
+    def open(cls, path: str | Path, *, agent: str | None = None) -> "RunDir":
+        """A directory that holds a run; `agent` is imported if it is code, which a name in the run never is."""
         run = cls(user_path(path))
         if not run.path.is_dir():
             raise CtaError(f"{path}: no such run directory")
@@ -103,34 +108,48 @@ class RunDir:
         for file in (*run.path.glob("*.json"), *run.path.glob("*.csv")):
             if not file.is_file():  # a pipe or a device would be read without end
                 raise CtaError(f"{file} is not a file")
+        if agent is not None:
+            run.code = find(agent).name
         return run
 
     def config(self) -> RunConfig:
         """The run's config, as written when it began."""
-        where = self.path / "config.json"
-        values = read_json(where)
-        name, agent = values.get("agent_name"), values.pop("agent", None)
-        if not isinstance(name, str):
-            raise CtaError(f"{where}: agent_name is missing")
-        if ":" in name and Path.cwd().resolve().is_relative_to(self.path.resolve()):
-            # A folder from a stranger must not bring the code that opens it.
-            raise CtaError(f"{where}: agent {name} is code, which is not looked for inside a run; go to another folder")
-        config = from_dict(RunConfig, {**values, "agent": {}}, str(where))
-        # RunConfig itself cannot know which agent's fields to expect.
-        agent = from_dict(type(find(name).config), agent, f"{where}: agent")
-        config = replace(config, agent=agent, run_dir=str(self.path))
-        try:
-            config.check()
-        except CtaError as error:
-            raise CtaError(f"{where}: {error}") from None
-        return config
+        config = read_config(self.path / "config.json", code=self.code)
+        self.code = config.agent_name if is_code(config.agent_name) else ""
+        return replace(config, run_dir=str(self.path))
+
+    def set_status(self, state: State, *, step: int | None = None, reason: str = "") -> None:
+        """How the run stands, for people and for whatever starts runs. A killed process leaves `running`, unlocked."""
+        values = {"state": state, "step": step, "reason": reason, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+        # Why it failed may be why this cannot be written.
+        with contextlib.suppress(*([] if state == "finished" else [CtaError])):
+            write_json(self.path / "status.json", {**values, "pid": os.getpid()})
+
+    def set_steps(self, steps: int) -> None:
+        """Let the run end at this step; for whoever holds the lock.
+
+        What was logged only because the run ended there goes: a run begun with more steps would not have it.
+        """
+        old = self.config()
+        new = replace(old, steps=steps)
+        new.check()
+        done = max(Checkpoints(self.checkpoints, create=True).steps(), default=0)
+        if steps < done:
+            raise CtaError(f"--steps {steps}: {self.path} has {done} steps already; give {done} or more")
+        if steps == old.steps:
+            return
+        intervals = {"train.csv": old.log_interval, "eval.csv": old.eval_interval, "offline.csv": old.eval_interval}
+        for name, interval in intervals.items():
+            if interval and old.steps % interval:
+                CsvLog(self.path / name).keep(lambda row: row.get("step") != str(old.steps))
+        facts = self.provenance()
+        facts.pop("finished", None)
+        write_json(self.path / "provenance.json", facts)
+        write_json(self.path / "config.json", to_dict(new))
 
     def record(self, facts: dict[str, Any]) -> None:
-        """Add facts to provenance.json."""
-        where = self.path / "provenance.json"
         with self._recording:
-            known = read_json(where) if where.exists() else {}
-            write_json(where, {**known, **facts})
+            write_json(self.path / "provenance.json", {**self.provenance(), **facts})
 
     def note(self, kind: str, text: str, *, step: int | None = None, seed: int | None = None) -> None:
         """Add a line to events.csv: what befell the run. Nothing else depends on it, not even a disk with room."""
@@ -140,13 +159,47 @@ class RunDir:
             CsvLog(self.path / "events.csv", EVENT_COLUMNS).append([row])
 
     def provenance(self) -> dict[str, Any]:
-        return read_json(self.path / "provenance.json")
+        """What is known of how it was made; nothing where there is no such file."""
+        where = self.path / "provenance.json"
+        if not where.exists():
+            return {}
+        facts = read_json(where, RUN)
+        check_data(facts.get("dataset"), str(where))
+        return facts
 
     def train_log(self) -> CsvLog:
         return CsvLog(self.path / "train.csv")
 
-    def eval_log(self, name: str = "eval.csv", more: tuple[str, ...] = ()) -> CsvLog:
-        return CsvLog(self.path / name, (*EVAL_COLUMNS, *more))
+    def eval_log(self) -> CsvLog:
+        return CsvLog(self.path / "eval.csv", COLUMNS)
+
+    def cell(self, config: RunConfig) -> CellKey:
+        data = self.provenance().get("dataset") or {}
+        return cell_key(config.dataset_name, config.agent_name, config.agent, data).check(str(self.path))
+
+    def scores(self, config: RunConfig, name: str = "eval.csv") -> list[Score]:
+        """The rows of eval.csv, or of another of its files of scores."""
+        path, key = self.path / name, self.cell(config)
+        return read_scores(path, settings=key.settings, condition=key.condition, growing=True) if path.exists() else []
+
+
+def read_config(where: Path, *, code: str = "") -> RunConfig:
+    """The config in a file; if its agent is code of one's own, that must be what was named, `code`."""
+    values = read_json(where)
+    name, agent = values.get("agent_name"), values.pop("agent", None)
+    if not isinstance(name, str):
+        raise CtaError(f"{where}: agent_name is missing")
+    if code not in ("", name):
+        raise CtaError(f"{where}: this run's agent is {name}, not {code}")
+    entry = find_stored(name, where)
+    config = from_dict(RunConfig, {**values, "agent": {}}, str(where))
+    # RunConfig itself cannot know which agent's fields to expect.
+    config = replace(config, agent=from_dict(type(entry.config), agent, f"{where}: agent"))
+    try:
+        config.check()
+    except CtaError as error:
+        raise CtaError(f"{where}: {error}") from None
+    return config
 
 
 def default_path(config: RunConfig) -> Path:
@@ -155,24 +208,26 @@ def default_path(config: RunConfig) -> Path:
     if config.group:
         folder = folder / config.group
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    # An agent from outside the package is called module:Class.
-    agent = re.sub(r"[^\w.-]", "-", config.agent_name)
-    path = folder / config.dataset_name / f"{agent}-{stamp}"
+    path = folder / config.dataset_name / f"{safe_name(config.agent_name)}-{stamp}"
     return path if not path.exists() else path.with_name(f"{path.name}-{os.getpid()}")
 
 
-def write_json(path: Path, values: Any) -> None:
-    """Write a whole file or none of it."""
-    write_whole(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+# Which cell a run belongs to: the key of its scores
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(path.read_text())
-    except OSError as error:
-        raise CtaError(f"{path}: cannot be read ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:
-        raise CtaError(f"{path}: not valid JSON ({error})") from error
-    if not isinstance(values, dict):
-        raise CtaError(f"{path}: expected a JSON object")
-    return values
+def cut_of(data: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What `cta ooc cut` took out of the data that a record or provenance.json describes; None if nothing."""
+    return (data.get("provenance") or {}).get(RECORD_KEY)
+
+
+def condition_of(data: Mapping[str, Any]) -> str:
+    """On what an agent was trained that learned from these data."""
+    cut = cut_of(data)
+    return WHOLE if cut is None else RANDOM if cut.get("kind") == RANDOM else HELD_OUT
+
+
+def cell_key(dataset: str, agent: str, config: AgentConfig, data: Mapping[str, Any]) -> CellKey:
+    changes = settings_key(config, agent_preset(find(agent).config, dataset))
+    if data.get("normalised"):
+        changes = ";".join(filter(None, [changes, "normalise_observations=True"]))
+    return CellKey(dataset, agent, changes, condition_of(data))

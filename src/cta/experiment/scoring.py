@@ -1,79 +1,65 @@
-"""Turning weights into rows of eval.csv, and knowing which rows are still to come."""
+"""Turning weights into rows of eval.csv or offline.csv, and knowing which rows are still to come.
+
+Which checkpoints a run keeps follows from that.
+"""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from cta.agents import Agent, Networks
 from cta.agents.policy import Policy
 from cta.config import RunConfig
+from cta.data import TrajectoryDataset
 from cta.errors import CtaError
 from cta.evaluation import Evaluator, scores
-from cta.evaluation.episodes import TASKS
-from cta.evaluation.rollout import NotANumber
+from cta.evaluation.offline import MEASURES, trajectory_order
+from cta.evaluation.rollout import TASKS
 from cta.experiment.health import Health
 from cta.experiment.run_dir import RunDir
-from cta.training.logs import whole_number
+from cta.io.csv_log import CsvLog, whole_number
+from cta.scores.schema import CellKey, Score
+from cta.scores.statistics import LAST_EVALUATIONS
+from cta.units import Units
 
-Progress = Callable[[int, int, int], None]
-"""Called with (seed, episodes done, episodes in all)."""
 
-
-def policy_maker(agent: Agent, networks: Networks, config: RunConfig, seed: int) -> Callable[[int], Policy]:
+def policy_maker(
+    agent: Agent, networks: Networks, units: Units, config: RunConfig, seed: int
+) -> Callable[[int], Policy]:
     """A fresh policy for each group of episodes that act together."""
 
     def make(slots: int) -> Policy:
         settings = {"temperature": config.eval_temperature, "noise": config.eval_gaussian}
-        return Policy(agent, networks, **settings, seed=config.eval_seed + seed)
+        return Policy(agent, networks, units, **settings, seed=config.eval_seed + seed)
 
     return make
 
 
-def task_numbers(evaluator: Evaluator, config: RunConfig) -> tuple[int, ...]:
-    """Which tasks a run is scored on."""
-    count = len(evaluator.task_names)
-    return tuple(range(1, min(count, config.eval_tasks or count) + 1))
-
-
-def score_rows(
+def score_tasks(
     evaluator: Evaluator,
     agent: Agent,
-    networks: Sequence[Networks],
+    networks: Networks,
+    units: Units,
     config: RunConfig,
+    seed: int,
     step: int,
-    progress: Progress | None = None,
-    *,
-    seeds: Sequence[int] | None = None,
-    diverged: Callable[[int], None] | None = None,
-) -> list[dict[str, Any]]:
-    """Rows of eval.csv for one step, in order of seed and task; `networks` are those of all seeds of the run.
-
-    Only `seeds` are scored (default: all). A seed whose policy gives actions that are not numbers has no rows and is
-    told to `diverged`; without that it is an error.
-    """
-    rows = []
-    tasks = task_numbers(evaluator, config)
-    for seed, weights in zip(config.seeds, networks, strict=True):
-        if seeds is not None and seed not in seeds:
-            continue
-        try:
-            results = evaluator.run(
-                policy_maker(agent, weights, config, seed),
-                run_seed=seed,
-                tasks=tasks,
-                episodes=config.eval_episodes,
-                eval_seed=config.eval_seed,
-                progress=(lambda done, total, seed=seed: progress(seed, done, total)) if progress else None,
-            )
-        except NotANumber:
-            if diverged is None:
-                raise
-            diverged(seed)
-            continue
-        common = {"dataset": config.dataset_name, "agent": config.agent_name, "seed": seed, "step": step}
-        for task, (episodes, successes) in scores(results).items():
-            rows.append({**common, "task": task, "episodes": episodes, "successes": successes})
-    return rows
+    key: CellKey,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Score]:
+    """One policy on the tasks that a run is scored on; `progress` hears (episodes done, episodes in all)."""
+    count = len(evaluator.task_names)
+    results = evaluator.run(
+        policy_maker(agent, networks, units, config, seed),
+        run_seed=seed,
+        tasks=range(1, min(count, config.eval_tasks or count) + 1),
+        episodes=config.eval_episodes,
+        eval_seed=config.eval_seed,
+        progress=progress,
+    )
+    counts = scores(results)
+    return [Score(*key, seed, step, str(task), episodes, wins) for task, (episodes, wins) in counts.items()]
 
 
 class ScoreBook:
@@ -85,7 +71,6 @@ class ScoreBook:
         self._health = health
 
     def due(self, upto: int) -> list[int]:
-        """Evaluation steps up to here."""
         config = self._config
         if not config.eval_interval:
             return []
@@ -107,9 +92,9 @@ class ScoreBook:
         again = set(self.unscored(upto))
         self._log.keep(lambda row: self._place(row)[0] <= upto and self._place(row)[0] not in again)
 
-    def add(self, rows: Sequence[dict[str, Any]]) -> None:
+    def add(self, scores: Sequence[Score]) -> None:
         """Write an evaluation's rows, in order of step also where it was done after a later one."""
-        before = self._log.read()
+        before, rows = self._log.read(), [score.row() for score in scores]
         if before and rows and self._place(before[-1]) > self._place(rows[0]):
             self._log.replace(sorted([*before, *rows], key=self._place))
         else:
@@ -121,3 +106,57 @@ class ScoreBook:
         if seed not in self._config.seeds:
             raise CtaError(f"{self._log.path}: seed {seed} does not belong to this run")
         return step, self._config.seeds.index(seed), task
+
+
+def steps_to_keep(
+    steps: Sequence[int],
+    *,
+    last: int,
+    planned: Collection[int],
+    evaluated: Collection[int],
+    unscored: Collection[int],
+    healthy: Mapping[int, list[bool] | None],
+) -> set[int]:
+    """Of the stored `steps`: the `last` few (0: all), those a score comes from, and what may be needed again.
+
+    The last few are `planned` ones: a checkpoint that a signal left stays until there is a newer one. A score is the
+    mean of the last three evaluations, so the last three `evaluated` steps stay; so do those whose evaluation is still
+    to be done, and the newest one of every seed from before it diverged (NaN or inf).
+    """
+    if last == 0:
+        return set(steps)
+    ordered = sorted(steps)
+    kept = {*ordered[-1:], *[step for step in ordered if step in planned][-last:]}
+    kept |= set([step for step in ordered if step in evaluated][-LAST_EVALUATIONS:])
+    kept |= set(ordered) & set(unscored)
+    newest_good: dict[int, int] = {}
+    for step in ordered:
+        newest_good |= {seed: step for seed, good in enumerate(healthy.get(step) or []) if good}
+    return kept | set(newest_good.values())
+
+
+class OfflineBook:
+    """`offline.csv`: the order of held-out trajectories, of a run that has no world to roll out in."""
+
+    def __init__(self, run: RunDir, config: RunConfig, agent: Agent, held_out: TrajectoryDataset):
+        self._log = CsvLog(run.path / "offline.csv", ("dataset", "agent", "seed", "step", "episodes", *MEASURES))
+        self._config = config
+        self._agent = agent
+        self._held_out = held_out
+
+    def trim(self, upto: int) -> None:
+        """Drop the rows a resumed run writes again."""
+        self._log.keep(lambda row: whole_number(row, "step", self._log.path) <= upto)
+
+    def measure(self, step: int, networks: Sequence[Networks], seeds: Sequence[int]) -> list[dict[str, Any]]:
+        """Measure and write the rows of one step, for those `seeds` of the run; `networks` are those of all seeds."""
+        rows = []
+        for seed, weights in zip(self._config.seeds, networks, strict=True):
+            orders = trajectory_order(self._agent, weights, self._held_out) if seed in seeds else {}
+            if not orders:
+                continue
+            row = {"dataset": self._config.dataset_name, "agent": self._config.agent_name, "seed": seed, "step": step}
+            row["episodes"] = len(next(iter(orders.values())))
+            rows.append(row | {name: float(np.mean(values)) for name, values in orders.items()})
+        self._log.append(rows)
+        return rows

@@ -8,24 +8,18 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 
-from cta.stopping import INTERRUPTED, asking
+from cta.exit_codes import INTERRUPTED, stop_signals
 
 
 class Stop:
     """Whether somebody asked the run to stop."""
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
+        event = threading.Event()
+        self.ask, self.asked = event.set, event.is_set
 
     def __bool__(self) -> bool:
-        return self._asked.is_set()
-
-    def asked(self) -> bool:
-        """Whether somebody did."""
-        return self._asked.is_set()
-
-    def ask(self) -> None:
-        self._asked.set()
+        return self.asked()
 
     @contextlib.contextmanager
     def on_signals(self, *, say: Callable[[str], None], how_to_resume: str) -> Iterator[None]:
@@ -40,9 +34,21 @@ class Stop:
         arrived, written = socket.socketpair()
         written.setblocking(False)
         old_file = signal.set_wakeup_fd(written.fileno(), warn_on_full_buffer=False)
-        old = {number: signal.signal(number, lambda number, frame: None) for number in asking()}
-        options = {"args": (arrived, set(old), say, how_to_resume), "daemon": True}
-        listener = threading.Thread(target=self._listen, **options)
+        old = {number: signal.signal(number, lambda number, frame: None) for number in stop_signals()}
+
+        def listen() -> None:
+            while found := arrived.recv(1):
+                if found[0] not in old:
+                    continue
+                if self:
+                    # No clean-up that could take long: checkpoints are atomic, workers leave with their parent.
+                    cursor = "\033[?25h" if sys.stderr.isatty() else ""  # a progress bar hides it
+                    print(f"{cursor}stopped at once; {how_to_resume}", file=sys.stderr, flush=True)
+                    os._exit(INTERRUPTED)
+                self.ask()
+                say("stopping after this block (once more to stop at once)")
+
+        listener = threading.Thread(target=listen, daemon=True)
         listener.start()
         try:
             yield
@@ -53,17 +59,3 @@ class Stop:
             written.close()
             listener.join()
             arrived.close()
-
-    def _listen(
-        self, arrived: socket.socket, numbers: set[int], say: Callable[[str], None], how_to_resume: str
-    ) -> None:
-        while found := arrived.recv(1):
-            if found[0] not in numbers:
-                continue
-            if self:
-                # No clean-up that could take long: checkpoints are atomic, workers leave with their parent.
-                cursor = "\033[?25h" if sys.stderr.isatty() else ""  # a progress bar hides it
-                print(f"{cursor}stopped at once; {how_to_resume}", file=sys.stderr, flush=True)
-                os._exit(INTERRUPTED)
-            self.ask()
-            say("stopping after this block (once more to stop at once)")

@@ -1,39 +1,42 @@
 """One run from data to scores: train, log, checkpoint, evaluate beside it, stop cleanly, resume."""
 
 import contextlib
-import resource
 import time
+from typing import Any
 
 import jax
-import numpy as np
 
 from cta.agents import Networks, find
 from cta.config import RunConfig
 from cta.data import TrajectoryDataset
 from cta.envs.names import KNOWN
-from cta.errors import CtaError
-from cta.experiment.background import BackgroundEvaluation
-from cta.experiment.beside import open_evaluation
+from cta.errors import CtaError, RunStopped
+from cta.experiment.background import BackgroundEvaluation, open_evaluation
 from cta.experiment.console import RunConsole
 from cta.experiment.health import Health, describe
-from cta.experiment.inputs import open_data
-from cta.experiment.offline import OfflineBook
-from cta.experiment.retention import steps_to_keep
+from cta.experiment.inputs import in_units, open_data, run_units
 from cta.experiment.run_dir import RunDir
-from cta.experiment.scoring import ScoreBook
+from cta.experiment.scoring import OfflineBook, ScoreBook, steps_to_keep
 from cta.experiment.signals import Stop
+from cta.io.csv_log import whole_number
 from cta.training.checkpoints import Checkpoints, Damaged, healthy_seeds
-from cta.training.fast import make_learner
+from cta.training.fast import FastLearner, make_learner, product_precision, unfused
 from cta.training.learner import TrainState, spec_of
-from cta.training.logs import MetricLog, TensorBoardLog, WandbLog, whole_number
-from cta.training.memory import describe_peaks
-from cta.training.seeds import SeedGroup
+from cta.training.logs import MetricLog, TensorBoardLog, WandbLog
+from cta.training.memory import describe_peaks, peak_device_bytes, peak_host_bytes
+from cta.training.seeds import SeedGroup, split_seeds
 from cta.training.source import open_source
+from cta.units import UNKNOWN
 
 BLOCK = 500
 """Largest number of steps between two looks at the clock and at signals."""
 GRAINS = 20
 """The same in programs of many steps each, where there are such: an accelerator waits while the host looks."""
+
+MEASURABLE_S = 0.3
+"""A block that took at least so long tells the speed of a run."""
+LONG_S = 3600.0
+"""A training on a CPU for which small networks are suggested."""
 
 
 class Interrupted(Exception):
@@ -41,22 +44,27 @@ class Interrupted(Exception):
 
 
 class Trainer:
-    """A run in progress. `train` goes on from wherever the run directory, which this process has locked, stands."""
+    """A run in progress. `train` continues from where the run directory, which this process has locked, stands."""
 
-    def __init__(self, run: RunDir, config: RunConfig, console: RunConsole):
+    def __init__(self, run: RunDir, config: RunConfig, console: RunConsole, *, unverified: bool = False):
         self.run = run
         self.config = config
         self.console = console
         self.agent = find(config.agent_name).build(config.agent)
         self.health = Health(run, config.seeds)
         self.book = ScoreBook(run, config, self.health)
+        self.units = UNKNOWN
         self.offline: OfflineBook | None = None
         self.logs: list[MetricLog] = []
         self.failed_evaluations: dict[int, str] = {}
         self._stop = Stop()
+        self._unverified = unverified
+        self._log_size = 0
         self._resume = f"{run.resume_command} continues"
+        self.step = 0
         self._rate = 0.0
         self._compiled = False
+        self._estimated = False
 
     def train(self) -> None:
         """Until the last step is trained and scored, somebody asks to stop (Interrupted), or something breaks."""
@@ -66,12 +74,17 @@ class Trainer:
             stack.enter_context(self._stop.on_signals(say=console.say, how_to_resume=self._resume))
             console.waiting(f"reading {config.dataset}")
             train, validation = open_data(self.run, config, say=console.say, evaluates=self.evaluates)
-            checkpoints = Checkpoints(self.run.checkpoints, create=True, keep=self._to_keep)
+            self.units = run_units(self.run, config)
+            train = in_units(train, self.units)
+            validation = None if validation is None else in_units(validation, self.units)
+            options: Any = {"keep": self._to_keep, "notice": self._notice, "unverified": self._unverified}
+            checkpoints = Checkpoints(self.run.checkpoints, create=True, config=config, **options)
             checkpoints.clear_remains()
             stack.callback(checkpoints.close)
             if validation is not None and config.eval_interval and not self.evaluates:
                 self.offline = OfflineBook(self.run, config, self.agent, validation)
-            console.waiting("compiling")
+            if max(checkpoints.steps(), default=0) < config.steps:
+                console.waiting("compiling")
             group = self._seed_group(train, validation)
             unscored = self._restore(group, checkpoints)
             self.logs = self._open_logs(stack, group.step)
@@ -85,7 +98,8 @@ class Trainer:
             self._loop(group, checkpoints, evaluation)
             checkpoints.wait()
             if evaluation is not None:
-                console.waiting_for_scores(evaluation.pending)
+                if count := evaluation.pending:
+                    console.say(f"training is done; waiting for {count} evaluation{'s' if count > 1 else ''}")
                 if not evaluation.finish(give_up=self._stop.asked) or (self._stop and self.book.unscored(group.step)):
                     raise self._interrupted(group.step, "before it was scored")
             checkpoints.prune()  # some were kept only to be scored
@@ -102,7 +116,7 @@ class Trainer:
             reason = self.failed_evaluations[max(self.failed_evaluations)]
             steps = ", ".join(f"{step:,}" for step in sorted(self.failed_evaluations))
             again = f"{self.run.resume_command} tries again"
-            raise CtaError(f"{self.run.path}: trained, but not scored at step {steps} ({reason}); {again}")
+            raise RunStopped(f"{self.run.path}: trained, but not scored at step {steps} ({reason}); {again}")
         self.run.record({"finished": time.strftime("%Y-%m-%dT%H:%M:%S%z")})
 
     def _interrupted(self, step: int, when: str = "") -> Interrupted:
@@ -111,7 +125,14 @@ class Trainer:
         return Interrupted(f"{text}; {self._resume}")
 
     def _seed_group(self, train: TrajectoryDataset, validation: TrajectoryDataset | None) -> SeedGroup:
-        learner = make_learner(self.agent, spec_of(train), block=BLOCK, kernels=self.config.kernels)
+        spec = spec_of(train)
+        learner = make_learner(self.agent, spec, block=BLOCK, kernels=self.config.kernels)
+        fused = isinstance(learner, FastLearner)
+        why = None if fused or self.config.kernels == "plain" else unfused(self.agent, spec)
+        if why and jax.default_backend() == "gpu":
+            self.console.loud(f"training runs without fused kernels, several times slower on a large GPU: {why}")
+        kernels = "fused" if fused else "plain"
+        self.run.record({"kernels": kernels, "without_fused": why, "products": product_precision(learner)})
         held_out = None if validation is None else open_source(validation)
         return SeedGroup(learner, self.config.seeds, open_source(train), held_out)
 
@@ -125,9 +146,14 @@ class Trainer:
             group.restore(state)
             self.console.say(f"resuming at step {group.step:,}")
             self.run.note("resumed", "", step=group.step)
+        self.step = group.step
         self._check_numbers(group)
         log = self.run.train_log()
         log.keep(lambda row: whole_number(row, "step", log.path) <= group.step)
+        logged = str(group.step // self.config.log_interval * self.config.log_interval)
+        if logged != "0" and not any(row["step"] == logged for row in log.read()):
+            self._notice(f"{log.path} has no row of step {logged}: rows were lost, which nothing brings back")
+        self._log_size = log.size()
         if self.offline is not None:
             self.offline.trim(group.step)
         if not self.evaluates:
@@ -142,7 +168,7 @@ class Trainer:
                 self.console.loud(text)
                 self.run.note("evaluation-lost", text, step=step)
                 continue
-            unscored[step] = self._split(stacked)
+            unscored[step] = split_seeds(stacked, len(self.config.seeds))
         return unscored
 
     def _newest(self, group: SeedGroup, checkpoints: Checkpoints) -> TrainState | None:
@@ -153,12 +179,14 @@ class Trainer:
                 aside = checkpoints.set_aside(step)
                 older = max((s for s in checkpoints.steps() if s < step), default=None)
                 back = "from the beginning" if older is None else f"from step {older:,}"
-                self.console.loud(f"{error}; kept as {aside.name}, going on {back}")
+                self.console.loud(f"{error}; kept as {aside.name}, continuing {back}")
                 self.run.note("checkpoint-damaged", str(error), step=step)
         return None
 
-    def _split(self, stacked: Networks) -> list[Networks]:
-        return [jax.tree.map(lambda x, i=i: np.asarray(x[i]), stacked) for i in range(len(self.config.seeds))]
+    def _notice(self, text: str) -> None:
+        """What should not be missed, on the terminal and in events.csv."""
+        self.console.loud(text)
+        self.run.note("changed", text, step=self.step)
 
     def _to_keep(self, steps: list[int]) -> set[int]:
         """Asked by the thread that writes checkpoints, after each of them."""
@@ -202,16 +230,18 @@ class Trainer:
                 evaluation.check()
             if not self.health.live:
                 break
+            # Before metrics are read: a longer run continues the mean that the end of this one cuts short.
+            snapshot = group.snapshot() if saved and step % config.log_interval else None
             if logged:
                 self._log(group, step - since)
                 since = step
             if measured and self.offline is not None:
                 self._measure(group, self.offline)
             if saved:
-                snapshot = group.snapshot()
+                snapshot = snapshot or group.snapshot()
                 checkpoints.save(snapshot)
                 if scored and evaluation is not None:
-                    evaluation.submit(step, self._split(snapshot.networks), give_up=self._stop.asked)
+                    evaluation.submit(step, split_seeds(snapshot.networks, len(config.seeds)), give_up=self._stop.asked)
             if stop and step < config.steps:
                 checkpoints.wait()
                 raise self._interrupted(step)
@@ -228,29 +258,37 @@ class Trainer:
         """Run a block; returns how many steps make about a second, in whole grains."""
         begin = time.perf_counter()
         group.run(count)
+        self.step = group.step
+        seconds = time.perf_counter() - begin
         if self._compiled:
-            self._rate = count / (time.perf_counter() - begin)
+            self._rate = count / seconds
+            if seconds > MEASURABLE_S and not self._estimated:
+                self._estimate((self.config.steps - group.step) / self._rate)
         self._compiled = True
         self.console.steps(group.step, self.config.steps, self._rate)
         return max(10, group.grain, int(self._rate) // group.grain * group.grain)
 
+    def _estimate(self, left: float) -> None:
+        self._estimated = True
+        large = self.config.size == "paper" and jax.default_backend() == "cpu" and left > LONG_S
+        advice = "; on a CPU `--size small` takes small networks, or give fewer --steps" if large else ""
+        self.console.estimate(left, self._rate, advice)
+
     def _check_numbers(self, group: SeedGroup) -> None:
-        """Stop the seeds whose losses went bad since the last look; the others train on."""
+        """Stop the seeds that diverged since the last look; the others continue."""
         for seed in self.health.update(group.bad()):
             group.stop(self.config.seeds.index(seed))
             text = describe(seed, self.health.stopped[seed])
             left = len(self.health.live)
-            self.console.loud(f"{text}; {left} of {len(self.config.seeds)} seeds go on")
+            self.console.loud(f"{text}; {left} of {len(self.config.seeds)} seeds continue")
             self.run.note("seed-stopped", text, step=group.step, seed=seed)
 
     def _log(self, group: SeedGroup, count: int) -> None:
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        stats = jax.local_devices()[0].memory_stats() or {}
         clocks = {
             "steps_per_s": round(self._rate, 2),
-            "time_cpu_s": round(usage.ru_utime + usage.ru_stime, 1),
-            "memory_host_peak_mb": usage.ru_maxrss // 1024,
-            "memory_device_peak_mb": stats.get("peak_bytes_in_use", 0) // 2**20,
+            "time_cpu_s": round(time.process_time(), 1),
+            "memory_host_peak_mb": peak_host_bytes() // 2**20,
+            "memory_device_peak_mb": (peak_device_bytes() or 0) // 2**20,
         }
         rows = []
         seen = zip(self.config.seeds, group.read_metrics(count), group.validate(), strict=True)
@@ -262,5 +300,9 @@ class Trainer:
             rows.append({"seed": seed, "step": group.step, **metrics, **clocks})
             for log in self.logs:
                 log.scalars(seed, group.step, metrics | {"training/steps_per_s": self._rate})
-        self.run.train_log().append(rows)
+        log = self.run.train_log()
+        if log.size() < self._log_size:
+            self._notice(f"{log.path} was emptied or removed while the run wrote to it: earlier rows are lost")
+        log.append(rows)
+        self._log_size = log.size()
         self.console.metrics(group.step, self.config.steps, rows, self._rate)

@@ -6,7 +6,6 @@ The folder holds `policy.safetensors` (the weights), a StableHLO program for eac
 """
 
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -19,20 +18,20 @@ import jax.numpy as jnp
 import numpy as np
 from safetensors.numpy import save
 
-from cta import provenance
 from cta.agents import Networks
 from cta.agents.policy import QUESTIONS, GoalPolicy, answer
 from cta.config import to_dict
-from cta.data.files import user_path, write_whole
 from cta.errors import CtaError
 from cta.experiment import Run
 from cta.export import load as loader
+from cta.io import provenance
+from cta.io.files import user_path, write_whole
+from cta.io.json_files import write_json
 from cta.training.checkpoints import flatten, unflatten
 
-FORMAT = "cta-policy-1"
 PLATFORMS = ("cpu", "cuda")
 TOLERANCE = 1e-4
-"""Largest difference between an exported action and the original one, both in float32, that counts as rounding."""
+"""Largest difference between an exported action in [-1,1] and the original one that counts as rounding, in float32."""
 
 
 class Program(NamedTuple):
@@ -45,7 +44,7 @@ class Program(NamedTuple):
 
 
 def export_policy(run: str | Path | Run, out: str | Path, *, seed: int | None = None, step: int | None = None) -> Path:
-    """Write the policy of a run's seed (default: the first that is well) at a checkpoint (default: the newest).
+    """Write the policy of a run's seed (default: the first not diverged) at a checkpoint (default: the newest).
 
     The folder `out` appears when it is complete and its actions agree with the run's.
     """
@@ -72,41 +71,35 @@ def _write(policy: GoalPolicy, folder: Path, origin: dict[str, Any]) -> None:
     programs = export_programs(policy)
     needed = sorted({name for program in programs.values() for name in program.weights})
     weights = save({name: np.asarray(arrays[name], order="C") for name in needed})
+
+    def stored(file: str, content: bytes, **facts: Any) -> dict[str, Any]:
+        write_whole(folder / file, content)
+        return {"file": file, "sha256": hashlib.sha256(content).hexdigest(), **facts}
+
     functions = {}
     for name, program in programs.items():
-        write_whole(folder / f"{name}.stablehlo", program.content)
-        functions[name] = {
-            "file": f"{name}.stablehlo",
-            "sha256": _sha256(program.content),
-            "weights": program.weights,
-            "inputs": program.inputs,
-            "outputs": program.outputs,
-        }
+        functions[name] = stored(f"{name}.stablehlo", **program._asdict())
     functions["act"]["memory"] = programs["act"].outputs[1:]
+    low, high = (None, None) if policy.bounds is None else map(np.ndarray.tolist, policy.bounds)
     observed = {"shape": list(policy.spec.observation_shape), "dtype": str(_dtype(policy))}
     about = {
-        "format": FORMAT,
+        "format": loader.FORMAT,
         "observation": observed,
         "goal": {**observed, "meaning": "an observation of the state to reach"},
-        "action": {"shape": [policy.spec.action_dim], "dtype": "float32", "range": [-1, 1]},
+        "action": {"shape": [policy.spec.action_dim], "dtype": "float32", "low": low, "high": high},
         "batch": "a leading axis of any size, called b below",
         "platforms": list(PLATFORMS),
-        "weights": {
-            "file": "policy.safetensors",
-            "sha256": _sha256(weights),
-            "parameters": sum(arrays[name].size for name in needed),
-        },
+        "weights": stored("policy.safetensors", weights, parameters=sum(arrays[name].size for name in needed)),
         "functions": functions,
         "provenance": origin,
     }
-    write_whole(folder / "policy.safetensors", weights)
-    write_whole(folder / "policy.json", json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+    write_json(folder / "policy.json", about)
     write_whole(folder / "load.py", Path(str(loader.__file__)).read_bytes())
 
 
 def export_programs(policy: GoalPolicy) -> dict[str, Program]:
     """`act` and whatever the agent can answer, each as a program for any batch size."""
-    agent = policy.agent
+    agent, see = policy.agent, policy.units.see
     (batch,) = jax.export.symbolic_shape("b")
     pair = jax.ShapeDtypeStruct((batch, *policy.spec.observation_shape), _dtype(policy))
     scalars = [jax.ShapeDtypeStruct((), kind) for kind in (jnp.float32, jnp.uint32, jnp.uint32)]
@@ -121,8 +114,8 @@ def export_programs(policy: GoalPolicy) -> dict[str, Program]:
         # The same stream as GoalPolicy's.
         key, _ = jax.random.split(jax.random.fold_in(jax.random.key(seed), call))
         before = jax.tree.unflatten(shape_of_memory, held) if held else None
-        actions, after = agent.act(networks, observations, goals, key, temperature, before)
-        return (actions, *jax.tree.leaves(after))
+        actions, after = agent.act(networks, see(observations), see(goals), key, temperature, before)
+        return (policy.units.act(actions), *jax.tree.leaves(after))
 
     names = ["observations", "goals", "temperature", "seed", "call", *(f"memory{i}" for i in range(len(cells)))]
     programs = {"act": _program(policy.networks, act, names, [pair, pair, *scalars, *cells], "actions")}
@@ -133,7 +126,7 @@ def export_programs(policy: GoalPolicy) -> dict[str, Program]:
         except NotImplementedError:
             continue
         programs[question] = _program(
-            policy.networks, lambda n, s, g, f=function: (f(n, s, g),), names[:2], [pair, pair], question
+            policy.networks, lambda n, s, g, f=function: (f(n, see(s), see(g)),), names[:2], [pair, pair], question
         )
     return programs
 
@@ -183,7 +176,8 @@ def _check(policy: GoalPolicy, folder: Path) -> None:
     else:
         pair = [rng.standard_normal(shape).astype(np.float32) for _ in range(2)]
     with jax.default_device(jax.devices("cpu")[0]):
-        gap = np.abs(loader.load(folder)(*pair, first=True) - policy(*pair, first=True)).max()
+        gaps = np.abs(loader.load(folder, quiet=True)(*pair, first=True) - policy(*pair, first=True))
+    gap = (gaps if policy.bounds is None else 2 * gaps / (policy.bounds.high - policy.bounds.low)).max()
     if not gap <= TOLERANCE:
         raise CtaError(f"the exported policy differs from the run's by {gap:.2g}: the export was not kept")
 
@@ -203,7 +197,3 @@ def _origin(run: Run, seed: int, step: int) -> dict[str, Any]:
 
 def _dtype(policy: GoalPolicy) -> np.dtype:
     return np.dtype(np.uint8 if policy.spec.image_shape else np.float32)
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

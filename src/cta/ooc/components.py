@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cta.data.files import environment_name
-from cta.envs.names import DESK_DATASETS
+from cta.envs.names import DESK_DATASETS, lights_patterns
 from cta.errors import CtaError
 
 Value = str | int
 Measure = Callable[[np.ndarray | None, Mapping[str, np.ndarray]], np.ndarray]
-"""(observations or None, info arrays) → (N, C) float64, one column a component."""
+"""(observations or None, info arrays) → (N, C) float64, one column per component."""
 
 DRAWER_TRAVEL, WINDOW_TRAVEL = 0.16, 0.2
 CUBE_PLACE = slice(14, 17)
@@ -115,40 +114,15 @@ class Rule:
 
 def find_layout(dataset_name: str) -> Layout:
     """The layout of a dataset's world, also of its noisy and visual forms."""
-    layout = _layout_of(dataset_name)
-    if layout is None:
+    if dataset_name in DESK_DATASETS:
+        return _desk_layout(dataset_name)
+    named = re.fullmatch(r"(?:visual-)?(scene|puzzle-(\d)x(\d))-[^-]+-[^-]+", dataset_name)
+    if named is None:
         raise CtaError(
             f"'{dataset_name}' has no components to hold out: the worlds that have are scene, puzzle-RxC, desk and "
             "lights-3x3; a file is known by its name (scene-play-v0.npz) or by --env"
         )
-    return layout
-
-
-def _layout_of(dataset_name: str) -> Layout | None:
-    if dataset_name in DESK_DATASETS:
-        return _desk_layout(dataset_name)
-    try:
-        world = environment_name(dataset_name.removeprefix("visual-")).rsplit("-", 1)[0]
-    except CtaError:
-        return None
-    if world == "scene":
-        return SCENE
-    puzzle = re.fullmatch(r"puzzle-(\d)x(\d)", world)
-    return _puzzle_layout(world, int(puzzle[1]), int(puzzle[2])) if puzzle else None
-
-
-def lights_patterns(rows: int, columns: int) -> tuple[tuple[int, ...], ...]:
-    """Lights out: button i = columns·row + column flips itself and its 4-neighbours."""
-
-    def pattern(r: int, c: int) -> tuple[int, ...]:
-        cells = [(r, c), (r - 1, c), (r + 1, c), (r, c - 1), (r, c + 1)]
-        return tuple(sorted(columns * i + j for i, j in cells if 0 <= i < rows and 0 <= j < columns))
-
-    return tuple(pattern(r, c) for r in range(rows) for c in range(columns))
-
-
-def lights(count: int) -> tuple[Component, ...]:
-    return tuple(Component(f"light{i}", (0, 1)) for i in range(count))
+    return SCENE if named[1] == "scene" else _puzzle_layout(named[1], int(named[2]), int(named[3]))
 
 
 def _puzzle_layout(name: str, rows: int, columns: int) -> Layout:
@@ -160,7 +134,8 @@ def _puzzle_layout(name: str, rows: int, columns: int) -> Layout:
         states = _wide(_states(observations, name), 19 + 4 * count, "observations", name)
         return (states[:, 20::4] > states[:, 19::4]).astype(float)
 
-    return Layout(name, lights(count), measure, lights_patterns(rows, columns))
+    lights = tuple(Component(f"light{i}", (0, 1)) for i in range(count))
+    return Layout(name, lights, measure, lights_patterns(rows, columns))
 
 
 def _measure_scene(observations: np.ndarray | None, info: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -197,10 +172,10 @@ SCENE = Layout(
 
 def _desk_layout(dataset_name: str) -> Layout:
     """An embedded world: its parts, then its bits, each named after the part it locks, or as a light."""
-    from cta.envs.desk import decode, find_world  # JAX
+    from cta.envs.desk import decode  # JAX
+    from cta.envs.desk_vector import world_of
 
-    world = find_world(dataset_name)
-    assert world is not None
+    world = world_of(dataset_name)
     names = {bit: f"{part.name}_lock" for part in world.parts for bit in part.locks}
     bits = tuple(
         Component(names[i], LOCKED_UNLOCKED) if i in names else Component(f"light{i}", (0, 1))

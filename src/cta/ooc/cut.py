@@ -1,8 +1,13 @@
-"""Cutting held-out pairs out of a dataset's files, with a record of what went."""
+"""Finding completion events, and cutting held-out pairs out of a dataset's files, with a record of what went.
+
+Row i of a dataset stands for the transition i → i + 1, unless it is the last of its episode. Removing a run of
+transitions splits an episode: the part before keeps the state in which the run began as its last row, the part after
+begins with the state in which the run ended. Nothing else changes, and no row is used twice.
+"""
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +15,75 @@ import numpy as np
 
 from cta.data import TrajectoryDataset
 from cta.data.download import record_path, sha256_of
-from cta.data.files import resolve, write_whole
+from cta.data.locations import resolve
 from cta.data.npz import CHUNK_BYTES, Column, NpzReader, write_npz
 from cta.data.progress import Advance, progress
 from cta.envs.datasets import open_dataset
 from cta.errors import CtaError
-from cta.ooc.events import UNEXPLAINED, Rows, find_events, presses, read_rows
-from cta.ooc.pairs_file import HeldOut
-from cta.ooc.surgery import random_windows, remaining_rows, run_lengths, windows_before
+from cta.io.files import write_whole
+from cta.ooc.components import Layout, Rule
+from cta.ooc.pairs import PRESS, HeldOut, Pair
 
 RECORD_KEY = "ooc"
+TRIES = 10_000
+"""Draws after which a random window is given up."""
+NO_PRESS, UNEXPLAINED = -1, -2
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A dataset's rows in discrete terms: `measured` (N, C), `values` (N, C) and `terminals` (N,)."""
+
+    measured: np.ndarray
+    values: np.ndarray
+    terminals: np.ndarray
+
+
+def read_rows(dataset: TrajectoryDataset, layout: Layout, rule: Rule) -> Rows:
+    """Measure every row. The dataset's `info` arrays are used where it has them, else its observations."""
+    measured = layout.measure(dataset.observations, dataset.info)
+    return Rows(measured, rule.values(layout, measured), dataset.terminals)
+
+
+def presses(layout: Layout, values: np.ndarray) -> np.ndarray:
+    """(N − 1,) the button pressed between rows t and t + 1: the one whose pattern is the difference of the lights.
+
+    −1 is none, −2 a difference that no single press explains (an episode's end, two presses at once).
+    """
+    flipped = values[1:] != values[:-1]
+    found = np.where(flipped.any(axis=1), UNEXPLAINED, NO_PRESS)
+    for button, lights in enumerate(layout.patterns):
+        pattern = np.zeros(len(layout.components), bool)
+        pattern[list(lights)] = True
+        found[(flipped == pattern).all(axis=1)] = button
+    return found
+
+
+def find_events(rows: Rows, pair: Pair, layout: Layout, rule: Rule) -> np.ndarray:
+    """The transitions t (rows t → t + 1 of one episode) that complete the pair's task with its context at row t.
+
+    What the context says about the event's own component is the event's to decide: it was not there, now it is.
+    """
+    if len(rows.terminals) < 2:
+        return np.zeros(0, int)
+    what, value = pair.event
+    if what == PRESS:
+        happened = presses(layout, rows.values) == value
+    else:
+        column = layout.index(what)
+        reached = rule.reached(layout.components[column], rows.measured[:, column], value)
+        happened = ~reached[:-1] & reached[1:]
+    happened &= ~rows.terminals[:-1]
+    for name, held in pair.context.items():
+        if name != what:
+            happened &= rows.values[:-1, layout.index(name)] == held
+    return np.flatnonzero(happened)
+
+
+def find_all(dataset: TrajectoryDataset, held_out: HeldOut) -> list[np.ndarray]:
+    """`find_events` for every pair."""
+    rows = read_rows(dataset, held_out.layout, held_out.rule)
+    return [find_events(rows, pair, held_out.layout, held_out.rule) for pair in held_out.pairs]
 
 
 @dataclass(frozen=True)
@@ -45,22 +109,10 @@ class CutReport:
     pairs: tuple[PairCount, ...]
     windows: int
     removed: int
-    transitions: int
-    episodes: int
-    left: tuple[int, ...]
+    transitions_left: int
+    episodes_left: int
+    events_left: tuple[int, ...]
     unexplained: int
-
-    def record(self) -> dict[str, Any]:
-        """As plain data."""
-        return {
-            "pairs": [vars(pair) for pair in self.pairs],
-            "windows": self.windows,
-            "removed": self.removed,
-            "transitions_left": self.transitions,
-            "episodes_left": self.episodes,
-            "events_left": list(self.left),
-            "unexplained": self.unexplained,
-        }
 
 
 @dataclass(frozen=True)
@@ -115,39 +167,30 @@ def cut_files(
     the source, so that whoever opens them finds the world and its settings.
     """
     name, train, validation = open_dataset(source, dataset_dir=dataset_dir, info=True)
-    files = resolve(source, dataset_dir=dataset_dir)
-    jobs = {Path(out).expanduser(): held_out}
-    if per_pair:
-        folder = Path(out).expanduser()
-        jobs = {folder / f"pair{alone.first}": alone for alone in held_out.each()}
+    files, out = resolve(source, dataset_dir=dataset_dir), Path(out).expanduser()
+    jobs = {out / f"pair{alone.first}": alone for alone in held_out.each()} if per_pair else {out: held_out}
     splits = {"validation": validation, "train": train}
     fingerprints = {split: data.fingerprint() for split, data in splits.items() if data is not None}
+    kind = {"kind": "held-out"} if control_seed is None else {"kind": "random", "seed": control_seed}
     reports: dict[Path, dict[str, CutReport]] = {}
     for folder, wanted in jobs.items():
         targets = {"train": folder / f"{name}.npz", "validation": folder / f"{name}-val.npz"}
-        _check_target(targets, (files.train, files.validation))
-        _make_folder(folder)
+        _check_targets(targets.values(), (files.train, files.validation))
+        folder.mkdir(parents=True, exist_ok=True)
         reports[targets["train"]] = written = {}
         for number, (split, data) in enumerate(splits.items()):
-            if data is None:
-                _remove(targets[split])
+            if data is None:  # an earlier cut's validation file would stand beside training data of another source
+                for stale in (targets[split], record_path(targets[split])):
+                    stale.unlink(missing_ok=True)
                 continue
             cut = plan_cut(data, wanted, control_seed=None if control_seed is None else (control_seed, number))
+            # What fixes the bytes of a cut file: its source, the pairs and the rule; no clock, no machine.
             origin = {"name": data.name, "fingerprint": fingerprints[split], "provenance": data.provenance}
-            record = _record(cut, wanted, name=name, split=split, source=origin, control_seed=control_seed)
-            _write(data, cut, targets[split], record)
+            how = {**kind, "world": wanted.layout.name, "first_pair": wanted.first, **wanted.record()}
+            made = {"source": origin, RECORD_KEY: how | {"report": asdict(cut.report)}}
+            _write(data, cut, targets[split], {"created_by": "cta", "dataset": name, "split": split, **made})
             written[split] = cut.report
     return reports
-
-
-def _record(
-    cut: Cut, held_out: HeldOut, *, name: str, split: str, source: dict[str, Any], control_seed: int | None
-) -> dict[str, Any]:
-    """What fixes the bytes of a cut file: its source, the pairs and the rule; no clock, no machine."""
-    kind = {"kind": "held-out"} if control_seed is None else {"kind": "random", "seed": control_seed}
-    pairs = {"first_pair": held_out.first, **held_out.record()}
-    made = {**kind, "world": held_out.layout.name, **pairs, "report": cut.report.record()}
-    return {"created_by": "cta", "dataset": name, "split": split, "source": source, RECORD_KEY: made}
 
 
 def _write(dataset: TrajectoryDataset, cut: Cut, path: Path, record: dict[str, Any]) -> None:
@@ -173,29 +216,64 @@ def _pieces(values: np.ndarray, rows: np.ndarray, advance: Advance) -> Iterator[
         advance(len(piece))
 
 
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CtaError(f"cannot make {folder}: {error.strerror or error}") from None
-
-
-def _check_target(targets: dict[str, Path], sources: Sequence[Path]) -> None:
+def _check_targets(targets: Iterable[Path], sources: Sequence[Path]) -> None:
     """Only earlier cuts are ever replaced."""
-    for path in targets.values():
+    for path in targets:
         if path.resolve() in [source.resolve() for source in sources]:
             raise CtaError(f"{path} is what is being cut: give another --out")
-        if path.exists() and cut_record(path) is None:
-            raise CtaError(f"{path} exists and is not the result of a cut: give another --out, or move it")
+        if path.exists():
+            with NpzReader(path) as file:
+                if RECORD_KEY not in (file.provenance() or {}):
+                    raise CtaError(f"{path} exists and is not the result of a cut: give another --out, or move it")
 
 
-def _remove(path: Path) -> None:
-    """An earlier cut's validation file would stand beside training data of another source."""
-    for stale in (path, record_path(path)):
-        stale.unlink(missing_ok=True)
+def windows_before(events: np.ndarray, window: int, dataset: TrajectoryDataset) -> np.ndarray:
+    """(N,) bool: the transitions t − K + 1 … t of all events t, none beyond the start of the event's episode."""
+    gone = np.zeros(dataset.num_rows, bool)
+    starts = dataset.episode_starts
+    firsts = starts[np.searchsorted(starts, events, side="right") - 1]
+    for event, first in zip(events.tolist(), firsts.tolist(), strict=True):
+        gone[max(first, event - window + 1) : event + 1] = True
+    return gone
 
 
-def cut_record(path: Path) -> dict[str, Any] | None:
-    """What was cut out of a file, if it is the result of a cut."""
-    with NpzReader(path) as file:
-        return (file.provenance() or {}).get(RECORD_KEY)
+def random_windows(lengths: Sequence[int], dataset: TrajectoryDataset, *, seed: int | Sequence[int]) -> np.ndarray:
+    """(N,) bool: runs of transitions of these lengths at random places, none across an episode's end or overlapping.
+
+    The end of each is uniform over the transitions where it fits.
+    """
+    rng = np.random.default_rng(seed)
+    gone = np.zeros(dataset.num_rows, bool)
+    blocked = dataset.terminals.copy()
+    # The longest first: the short ones fit into what they leave.
+    for length in sorted(lengths, reverse=True):
+        for _ in range(TRIES):
+            end = int(rng.integers(length - 1, dataset.num_rows)) if length <= dataset.num_rows else -1
+            run = slice(end - length + 1, end + 1)
+            if end >= 0 and not blocked[run].any():
+                gone[run] = blocked[run] = True
+                break
+        else:
+            raise CtaError(f"{dataset.name}: no room for {len(lengths)} random windows of up to {max(lengths)}")
+    return gone
+
+
+def run_lengths(gone: np.ndarray, dataset: TrajectoryDataset) -> list[int]:
+    """The lengths of the maximal runs of removed transitions; a run ends with its episode."""
+    bounded = np.append(gone & ~dataset.terminals, False)
+    starts = np.flatnonzero(bounded & ~np.append(False, bounded[:-1]))
+    ends = np.flatnonzero(~bounded & np.append(False, bounded[:-1]))
+    return (ends - starts).tolist()
+
+
+def remaining_rows(gone: np.ndarray, dataset: TrajectoryDataset) -> tuple[np.ndarray, np.ndarray]:
+    """(rows that remain, whether each is the last of its episode) once these transitions are gone.
+
+    A row remains if the transition into it or out of it does.
+    """
+    kept = ~gone & ~dataset.terminals
+    arrives = np.append(False, kept[:-1])
+    rows = np.flatnonzero(kept | arrives)
+    if not rows.size:
+        raise CtaError(f"{dataset.name}: nothing would be left: every transition lies in a removed window")
+    return rows, ~kept[rows]

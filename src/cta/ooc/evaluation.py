@@ -1,72 +1,151 @@
-"""Asking an agent for the held-out pairs, with a log of everything discrete that happens."""
+"""Asking an agent for the held-out pairs: a log of everything discrete that happens, and the verdict on it.
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Self
+The verdict is success, and whether the held-out task itself was carried out.
+"""
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from cta.data.files import environment_name
 from cta.envs.names import DESK_DATASETS, is_visual
-from cta.envs.protocol import Episode, Step, VectorWorld
+from cta.envs.protocol import Episode, Step
 from cta.errors import CtaError
-from cta.evaluation.episodes import EpisodeResult
-from cta.evaluation.evaluator import DESK_SLOTS, GROUPS, MOST_WORKERS, usable_cores
-from cta.evaluation.pool import Pool
-from cta.evaluation.rollout import Policy, Progress, play
+from cta.evaluation.evaluator import Evaluator
+from cta.evaluation.rollout import Policy, Progress
+from cta.io.files import write_whole
 from cta.ooc.components import Layout, Rule, Value
-from cta.ooc.logs import EpisodeLog
-from cta.ooc.pairs_file import HeldOut
+from cta.ooc.pairs import PRESS, HeldOut, Pair
 from cta.ooc.trials import EPISODES, Trial, desk_task, make_trials, task_info
+from cta.scores.schema import CellKey, Score
 
+Change = tuple[int, Mapping[str, Value]]
 SLOTS_PER_WORKER = 4
 MID_POINTS = Rule()
 """A change is a part crossing the middle of its travel, whatever rule the data were cut by."""
 
 
-class Witness:
-    """A vector world that plays trials and writes down what changes in each of its slots."""
+@dataclass(frozen=True)
+class EpisodeLog:
+    """Everything discrete that happened in an episode.
 
-    def __init__(self, world: VectorWorld, trials: Sequence[Trial], layout: Layout, *, own: bool) -> None:
-        self._world = world
-        self._trials = trials
+    `start` has the value of every component at row 0, `changes` are (t, {component: new value}) for every step
+    t → t + 1 in which one changed. `success` is the world's own flag at the last row, number `steps`. `seed` replays
+    the episode.
+    """
+
+    pair: int
+    episode: int
+    seed: int
+    start: Mapping[str, Value]
+    changes: tuple[Change, ...]
+    success: bool
+    steps: int
+
+    def line(self) -> str:
+        """As a line of JSON."""
+        return json.dumps(vars(self))
+
+    @classmethod
+    def of(cls, line: str, where: str) -> "EpisodeLog":
+        """Back from its line."""
+        try:
+            values = json.loads(line)
+            changes = tuple((int(t), dict(change)) for t, change in values.pop("changes"))
+            return cls(**values, changes=changes)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise CtaError(f"{where}: not an episode's event log ({error})") from None
+
+
+class Verdict(NamedTuple):
+    """success; strict direct success (nothing changed but the task, once); lenient direct success (the task's last
+    completion happened in its context, whatever came before). Both direct ones imply success."""
+
+    success: bool
+    direct: bool
+    lenient: bool
+
+
+def judge(log: EpisodeLog, pair: Pair, layout: Layout) -> Verdict:
+    """The verdict, from the log alone."""
+    state = dict(log.start)
+    context = {name: layout.say(name, value) for name, value in pair.context.items()}
+    in_context = alone = False
+    for _, change in log.changes:
+        if completes(change, pair, layout):
+            in_context = all(state[name] == value for name, value in context.items())
+            alone = in_context and (pair.event[0] == PRESS or len(change) == 1)
+        state |= change
+    direct = alone and len(log.changes) == 1
+    return Verdict(log.success, log.success and direct, log.success and in_context)
+
+
+def completes(change: Mapping[str, Value], pair: Pair, layout: Layout) -> bool:
+    """Whether a step's change is the pair's event: the press's pattern and nothing else, or the component's value."""
+    what, value = pair.event
+    if what == PRESS:
+        return set(change) == {layout.names[light] for light in layout.patterns[value]}
+    return change.get(what) == layout.say(what, value)
+
+
+def write_logs(path: Path, logs: Iterable[EpisodeLog]) -> None:
+    """One line per episode; compressed if the name ends in .gz (equal logs give equal files)."""
+    text = "".join(f"{log.line()}\n" for log in logs)
+    write_whole(path, gzip.compress(text.encode(), mtime=0) if path.suffix == ".gz" else text)
+
+
+def read_logs(path: Path) -> list[EpisodeLog]:
+    """All episodes of a file; FILE.jsonl.gz may still be FILE.jsonl, as earlier versions wrote it."""
+    if path.suffix == ".gz" and not path.exists() and path.with_suffix("").exists():
+        path = path.with_suffix("")
+    try:
+        content = path.read_bytes()
+        lines = (gzip.decompress(content) if path.suffix == ".gz" else content).decode().splitlines()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise CtaError(f"{path}: cannot be read ({error})") from None
+    return [EpisodeLog.of(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
+
+
+def count_rows(
+    logs: Sequence[EpisodeLog], pairs: Sequence[tuple[int, Pair]], layout: Layout, key: CellKey, seed: int, step: int
+) -> list[Score]:
+    """A score for every pair: what its episodes came to."""
+    rows = []
+    for number, pair in pairs:
+        verdicts = [judge(log, pair, layout) for log in logs if log.pair == number]
+        if not verdicts:
+            raise CtaError(f"there is no episode of pair {number} to judge")
+        rows.append(Score(*key, seed, step, f"pair{number}", len(verdicts), *map(sum, zip(*verdicts, strict=True))))
+    return rows
+
+
+class EventRecorder:
+    """Watches trials being played, and writes down what changes in each."""
+
+    def __init__(self, trials: Sequence[Trial], layout: Layout) -> None:
+        self._trials = {(trial.pair, trial.episode): trial for trial in trials}
         self._layout = layout
-        self._own = own
-        self._playing: dict[int, tuple[Trial, list[np.ndarray]]] = {}
+        self._rows: dict[tuple[int, int], list[np.ndarray]] = {}
         self.logs: list[EpisodeLog] = []
-        self.task_names, self.max_episode_steps = world.task_names, world.max_episode_steps
-        self.slots, self.action_dim = world.slots, world.action_dim
 
-    def send(self, actions: np.ndarray, start: Mapping[int, Episode]) -> None:
-        """Begin one round; trial n is the world's task n + 1."""
-        begun = {}
-        for slot, episode in start.items():
-            trial = self._trials[episode.task - 1]
-            self._playing[slot] = (trial, [])
-            own = task_info(trial, self._layout) if self._own else None
-            begun[slot] = Episode(episode.task, episode.seed, own)
-        self._world.send(actions, begun)
-
-    def receive(self) -> Step:
-        """Finish the round, and close the log of every episode that ended."""
-        step = self._world.receive()
+    def __call__(self, playing: Mapping[int, Episode], step: Step) -> None:
+        """Note the values after a step, and close the log of every episode that ended."""
         values = MID_POINTS.values(self._layout, self._layout.measure(step.observations, {}))
-        for slot in list(self._playing):
-            trial, rows = self._playing[slot]
+        for slot, episode in playing.items():
+            key = episode.task, episode.episode
+            trial, rows = self._trials[key], self._rows.setdefault(key, [])
             rows.append(values[slot])
-            if len(rows) == 1:
-                self._check_start(trial, rows[0])
+            found = dict(zip(self._layout.names, rows[0].tolist(), strict=True))
+            if len(rows) == 1 and found != dict(trial.start):
+                raise CtaError(f"internal: pair {trial.pair} began with {found} instead of {dict(trial.start)}")
             if step.done[slot]:
                 self.logs.append(write_log(trial, np.stack(rows), self._layout, success=bool(step.success[slot])))
-                del self._playing[slot]
-        return step
-
-    def _check_start(self, trial: Trial, values: np.ndarray) -> None:
-        found = dict(zip(self._layout.names, values.tolist(), strict=True))
-        if found != dict(trial.start):
-            raise CtaError(f"internal: pair {trial.pair} began with {found} instead of {dict(trial.start)}")
-
-    def close(self) -> None:
-        self._world.close()
+                del self._rows[key]
 
 
 def write_log(trial: Trial, values: np.ndarray, layout: Layout, *, success: bool) -> EpisodeLog:
@@ -82,14 +161,20 @@ def write_log(trial: Trial, values: np.ndarray, layout: Layout, *, success: bool
     return EpisodeLog(trial.pair, trial.episode, trial.seed, start, changes, success, len(values) - 1)
 
 
+def as_episode(trial: Trial, layout: Layout, *, desk: bool) -> Episode:
+    """The trial as a world is asked for it; its task is the pair's number."""
+    own = desk_task(trial, layout) if desk else task_info(trial, layout)
+    return Episode(trial.pair, trial.seed, own, trial.episode)
+
+
 def check_can_ask(dataset_name: str) -> None:
     """Complain about a world whose observations do not tell what happened."""
     if is_visual(dataset_name):
         raise CtaError(f"{dataset_name}: events are read off state observations; images do not show them")
 
 
-class PairEvaluator:
-    """Plays the fixed list of trials of a dataset's held-out pairs; a context manager that keeps its workers."""
+class PairEvaluator(Evaluator):
+    """An `Evaluator` with the fixed list of trials of a dataset's held-out pairs."""
 
     def __init__(
         self,
@@ -106,53 +191,13 @@ class PairEvaluator:
             raise CtaError(f"--workers is at least 1, not {workers}")
         self.layout = held_out.layout
         self.trials = make_trials(held_out, episodes=episodes, seed=seed)
-        self._dataset_name = dataset_name
-        self._limit = max_episode_steps
-        self._pool: Pool | None = None
-        if dataset_name not in DESK_DATASETS:
-            count = min(usable_cores(), MOST_WORKERS) if workers is None else workers
-            name = environment_name(dataset_name)
-            self._pool = Pool(name, workers=count, limit=max_episode_steps)
+        options = {"slots_per_worker": SLOTS_PER_WORKER, "max_episode_steps": max_episode_steps}
+        super().__init__(dataset_name, workers=workers, **options)
 
-    def run(self, make_policy: Callable[[int], Policy], *, progress: Progress | None = None) -> list[EpisodeLog]:
+    def ask(self, make_policy: Callable[[int], Policy], *, progress: Progress | None = None) -> list[EpisodeLog]:
         """Play all trials with a policy; the logs are sorted by pair and episode."""
-        planned = [
-            EpisodeResult(task, trial.episode, trial.seed, success=False, steps=0)
-            for task, trial in enumerate(self.trials, 1)
-        ]
-        own = self._pool is not None
-        witnesses = [Witness(world, self.trials, self.layout, own=own) for world in self._worlds(len(planned))]
-        try:
-            play(witnesses, make_policy, planned, progress=progress)
-        except BaseException:
-            self.close()  # requests may be under way; a later call begins with new workers
-            raise
-        logs = [log for witness in witnesses for log in witness.logs]
-        return sorted(logs, key=lambda log: (log.pair, log.episode))
-
-    def _worlds(self, episodes: int) -> Sequence[VectorWorld]:
-        if self._pool is None:
-            return [self._desk(slots=min(episodes, DESK_SLOTS))]
-        slots = min(self._pool.size * SLOTS_PER_WORKER, episodes)
-        groups = min(GROUPS, episodes)
-        return self._pool.worlds(groups=groups, slots=-(-slots // groups))
-
-    def _desk(self, *, slots: int) -> VectorWorld:
-        from cta.envs.desk import EPISODE_LIMIT, find_world  # JAX
-        from cta.envs.desk_vector import DeskVectorWorld
-
-        world = find_world(self._dataset_name)
-        assert world is not None
-        tasks = [desk_task(trial, self.layout) for trial in self.trials]
-        return DeskVectorWorld(world, slots=slots, tasks=tasks, max_episode_steps=self._limit or EPISODE_LIMIT)
-
-    def close(self) -> None:
-        """End the worker processes."""
-        if self._pool is not None:
-            self._pool.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        desk = self.dataset_name in DESK_DATASETS
+        recorder = EventRecorder(self.trials, self.layout)
+        planned = [as_episode(trial, self.layout, desk=desk) for trial in self.trials]
+        self.play(make_policy, planned, watch=recorder, progress=progress)
+        return sorted(recorder.logs, key=lambda log: (log.pair, log.episode))

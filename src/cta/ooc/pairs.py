@@ -1,11 +1,28 @@
-"""Held-out pairs: a context, an event, and how many transitions before the event go."""
+"""Held-out pairs: a context, an event, and how many transitions before the event go.
 
+Pairs of one's own come from a small TOML file:
+
+[thresholds]                 # optional: where parts count as open or closed, see `Rule`
+drawer = 0.04
+[event_thresholds]           # optional: where a crossing counts as the event
+window = 0.16
+
+[[pair]]
+name = "open the drawer"     # optional
+context = { window = "closed", window_lock = "unlocked", drawer = "closed" }
+event = { drawer = "open" }
+K = 15                       # transitions removed, the completing one last
+"""
+
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from cta.errors import CtaError
-from cta.ooc.components import Layout, Value
+from cta.io.files import read_toml
+from cta.ooc.components import Layout, Rule, Value
 
 PRESS = "press"
 
@@ -41,6 +58,36 @@ class Pair:
         return f"{context}: {event}"
 
 
+@dataclass(frozen=True)
+class HeldOut:
+    """What is held out of a world's data: pairs, and the rule by which their events are found.
+
+    `first` is the number of the first pair: a dataset without pair 2 alone still calls it pair 2.
+    """
+
+    layout: Layout
+    pairs: tuple[Pair, ...]
+    rule: Rule = field(default_factory=Rule)
+    first: int = 1
+
+    def numbered(self) -> list[tuple[int, Pair]]:
+        """The pairs with their numbers."""
+        return list(enumerate(self.pairs, self.first))
+
+    def each(self) -> "list[HeldOut]":
+        """One for every pair."""
+        return [replace(self, pairs=(pair,), first=number) for number, pair in self.numbered()]
+
+    def record(self) -> dict[str, Any]:
+        """In the form of a pairs file; `parse_held_out` reads it back."""
+        record: dict[str, Any] = {"pair": [pair.record(self.layout) for pair in self.pairs]}
+        if self.rule.context:
+            record["thresholds"] = dict(self.rule.context)
+        if self.rule.event:
+            record["event_thresholds"] = dict(self.rule.event)
+        return record
+
+
 def parse_pair(record: Any, *, layout: Layout, where: str) -> Pair:
     """A pair from its record; complains in one line that begins with `where`."""
     if not isinstance(record, dict):
@@ -66,12 +113,12 @@ def parse_pair(record: Any, *, layout: Layout, where: str) -> Pair:
 
 def _predicates(values: Any, *, layout: Layout, where: str) -> dict[str, int]:
     if not isinstance(values, dict):
-        raise CtaError(f"{where} is a table such as {{ {layout.names[0]} = {_example(layout)} }}")
+        raise CtaError(f"{where} is a table such as {_example(layout)}")
     return {key: _value(key, value, layout=layout, where=where) for key, value in values.items()}
 
 
 def _event(values: Any, *, layout: Layout, where: str) -> tuple[str, int]:
-    example = "{ press = 0 }" if layout.patterns else f"{{ {layout.names[0]} = {_example(layout)} }}"
+    example = "{ press = 0 }" if layout.patterns else _example(layout)
     if not isinstance(values, dict) or len(values) != 1:
         raise CtaError(f"{where} is a table with one entry, such as {example}")
     ((what, value),) = values.items()
@@ -89,15 +136,11 @@ def _value(name: str, value: Any, *, layout: Layout, where: str) -> int:
     for number, word in enumerate(known):
         if type(value) is type(word) and value == word:
             return number
-    raise CtaError(f"{where}: {name} is {_literal(known[0])} or {_literal(known[1])}, not {short(value)}")
+    raise CtaError(f"{where}: {name} is {' or '.join(map(json.dumps, known))}, not {short(value)}")
 
 
 def _example(layout: Layout) -> str:
-    return _literal(layout.components[0].values[1])
-
-
-def _literal(value: Value) -> str:
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    return f"{{ {layout.names[0]} = {json.dumps(layout.components[0].values[1])} }}"
 
 
 def short(value: Any) -> str:
@@ -109,12 +152,8 @@ def short(value: Any) -> str:
     return text if len(text) <= 40 else text[:37] + "…"
 
 
-def _scene(name: str, event: tuple[str, int], **context: int) -> Pair:
-    return Pair(name, context, event, 15)
-
-
-def _desk(name: str, event: tuple[str, int], **context: int) -> Pair:
-    return Pair(name, context, event, 6)
+def _move(removed: int, name: str, event: tuple[str, int], **context: int) -> Pair:
+    return Pair(name, context, event, removed)
 
 
 def _press(button: int, lit: Mapping[int, int], window: int) -> Pair:
@@ -123,9 +162,9 @@ def _press(button: int, lit: Mapping[int, int], window: int) -> Pair:
 
 BUILT_IN: dict[str, tuple[Pair, ...]] = {
     "scene": (
-        _scene("open the drawer", ("drawer", 1), window=0, window_lock=1, drawer=0),
-        _scene("close the window", ("window", 0), drawer=0, drawer_lock=0, window=1),
-        _scene("put the cube into the drawer", ("cube", 1), window=1, window_lock=0, drawer=1, cube=0),
+        _move(15, "open the drawer", ("drawer", 1), window=0, window_lock=1, drawer=0),
+        _move(15, "close the window", ("window", 0), drawer=0, drawer_lock=0, window=1),
+        _move(15, "put the cube into the drawer", ("cube", 1), window=1, window_lock=0, drawer=1, cube=0),
     ),
     "puzzle-4x4": (
         _press(5, {5: 0, 1: 1, 9: 0, 4: 1, 6: 0}, 20),
@@ -135,9 +174,9 @@ BUILT_IN: dict[str, tuple[Pair, ...]] = {
         _press(0, {0: 1, 1: 0, 4: 1}, 20),
     ),
     "desk": (
-        _desk("open the drawer", ("drawer", 1), drawer=0, window=0, window_lock=1),
-        _desk("close the window", ("window", 0), drawer=0, drawer_lock=0, window=1),
-        _desk("open the tray", ("tray", 1), drawer=1, window=1, window_lock=0, tray=0),
+        _move(6, "open the drawer", ("drawer", 1), drawer=0, window=0, window_lock=1),
+        _move(6, "close the window", ("window", 0), drawer=0, drawer_lock=0, window=1),
+        _move(6, "open the tray", ("tray", 1), drawer=1, window=1, window_lock=0, tray=0),
     ),
     "lights-3x3": (
         _press(0, {0: 1, 1: 0, 3: 1}, 6),
@@ -148,6 +187,8 @@ BUILT_IN: dict[str, tuple[Pair, ...]] = {
     ),
 }
 """The paper's pairs of scene and puzzle-4x4, and the embedded worlds' own, by layout."""
+PAPER_EVENTS = {"scene": (338, 464, 74), "puzzle-4x4": (54, 137, 234, 54, 216)}
+"""Events in the million transitions of the published files: removed transitions / K, as the paper reports them."""
 
 
 def built_in_pairs(layout: Layout) -> tuple[Pair, ...]:
@@ -156,3 +197,41 @@ def built_in_pairs(layout: Layout) -> tuple[Pair, ...]:
     if pairs is None:
         raise CtaError(f"{layout.name} comes without held-out pairs: write them to a TOML file and give --pairs FILE")
     return pairs
+
+
+def held_out_of(layout: Layout, path: str | Path | None = None) -> HeldOut:
+    """The pairs in a file, or those that come with the world."""
+    if path is None:
+        return HeldOut(layout, built_in_pairs(layout))
+    return parse_held_out(read_toml(Path(path).expanduser()), layout=layout, where=str(path))
+
+
+def parse_held_out(record: Mapping[str, Any], *, layout: Layout, where: str) -> HeldOut:
+    """Pairs and rule from the content of a pairs file; complains in one line that begins with `where`."""
+    unknown = sorted(set(record) - {"pair", "thresholds", "event_thresholds"})
+    if unknown:
+        raise CtaError(
+            f"{where}: unknown key {short(unknown[0])}; a pairs file has [[pair]], [thresholds] and [event_thresholds]"
+        )
+    entries = record.get("pair")
+    if not isinstance(entries, list) or not entries:
+        raise CtaError(f"{where}: no pairs: write at least one [[pair]] with context, event and K")
+    pairs = tuple(
+        parse_pair(entry, layout=layout, where=f"{where}: pair {number}") for number, entry in enumerate(entries, 1)
+    )
+    rule = Rule(*(_thresholds(record.get(key, {}), f"{where}: {key}") for key in ("thresholds", "event_thresholds")))
+    try:
+        rule.check(layout)
+    except CtaError as error:
+        raise CtaError(f"{where}: {error}") from None
+    return HeldOut(layout, pairs, rule)
+
+
+def _thresholds(values: Any, where: str) -> dict[str, float]:
+    if not isinstance(values, dict):
+        raise CtaError(f"{where}: expected a table of numbers")
+    for name, value in values.items():
+        # The bound keeps whole numbers out that no float can hold.
+        if type(value) not in (int, float) or not -1e6 < value < 1e6:
+            raise CtaError(f"{where}: {short(name)} must be a number, not {short(value)}")
+    return {name: float(value) for name, value in values.items()}

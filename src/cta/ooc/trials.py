@@ -13,13 +13,12 @@ import numpy as np
 
 from cta.errors import CtaError
 from cta.ooc.components import DRAWER_TRAVEL, WINDOW_TRAVEL, Layout
-from cta.ooc.pairs import PRESS, Pair
-from cta.ooc.pairs_file import HeldOut
+from cta.ooc.pairs import PRESS, HeldOut, Pair
 
 if TYPE_CHECKING:
     from cta.envs.desk import DeskTask
 
-EPISODES = 50
+EPISODES, MOST_EPISODES = 50, 1_000_000
 TABLE_LOW, TABLE_HIGH = (0.3, -0.07), (0.45, 0.18)
 """Where the cube lies on the table: OGBench's own bounds."""
 CUBE_ON_TABLE, CUBE_IN_DRAWER = 0.02, 0.066
@@ -44,8 +43,8 @@ class Trial:
 
 def make_trials(held_out: HeldOut, *, episodes: int = EPISODES, seed: int = 0) -> list[Trial]:
     """The list: `episodes` for every pair, the same for every method, seed and evaluation."""
-    if episodes < 1:
-        raise CtaError(f"an evaluation needs at least one episode a pair, not {episodes}")
+    if not 1 <= episodes <= MOST_EPISODES:
+        raise CtaError(f"an evaluation needs at least one episode per pair and at most {MOST_EPISODES}, not {episodes}")
     if seed < 0:
         raise CtaError(f"the seed of starts and goals is 0 or more, not {seed}")
     layout = held_out.layout

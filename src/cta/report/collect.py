@@ -2,29 +2,30 @@
 
 import base64
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cta import provenance
-from cta.data.files import write_whole
+from cta.envs.desk import find_world
 from cta.errors import CtaError
-from cta.report import analogies, ooc, rollouts
-from cta.report.beside import paper_notes, paper_tables, result_tables
+from cta.io import provenance
+from cta.io.files import write_whole
+from cta.report import map_section, ooc, rollouts
+from cta.report.comparison import PAPER_NOTE, paper_tables, result_tables
 from cta.report.page import render
 from cta.report.runs import RunRecord, read_run, training_curves
 from cta.report.series import build_series
-from cta.report.summary import summary, title
+from cta.report.summary import opening, title
 
 LIMIT_BYTES = 15_000_000
 ROOM = 20_000
 """Kept free for the notes on what was left out."""
 SCORE_NOTE = (
     "Success: mean over tasks and over the last evaluations (three where there are three), ± one standard deviation "
-    "over seeds. IQM: interquartile mean over seeds and tasks; the interval comes from 2,000 bootstrap samples of "
-    "the seeds within each task (rliable). One seed has no interval."
+    "over seeds. The 95% interval of the mean is Student's over seeds; one seed has none. [[IQM]] over seeds and tasks."
 )
 Say = Callable[[str], None]
 
@@ -42,16 +43,15 @@ def build(
     paths: Sequence[str | Path],
     *,
     out: str | Path,
-    episodes: int = 2,
+    episodes: int = 4,
     limit: int = LIMIT_BYTES,
     results: Path | None = None,
-    intervals: bool = True,
     say: Say = lambda _: None,
 ) -> Report:
     """Write OUT/index.html about these run directories.
 
-    `episodes` rollouts a task are shown (0: none), and the tables of a `results` folder. Without `intervals` there are
-    no bootstraps. Maps, rollouts and frames that would make the page larger than `limit` are left out and named.
+    `episodes` rollouts per task are shown (0: none), and the tables of a `results` folder. Maps, rollouts and
+    frames that would make the page larger than `limit` are left out and named.
     """
     if not paths:
         raise CtaError("name at least one run directory")
@@ -59,7 +59,7 @@ def build(
     if len({run.path.resolve() for run in runs}) < len(runs):
         raise CtaError("a run directory is named twice")
     say("scores")
-    data = _numbers(runs, results=results, intervals=intervals)
+    data = _numbers(runs, results=results)
     pieces = _Pieces(data, limit)
     for number, run in enumerate(runs):
         _add_map(pieces, number, run, say)
@@ -76,26 +76,28 @@ def build(
     return Report(folder / "index.html", len(page), pieces.notes())
 
 
-def _numbers(runs: Sequence[RunRecord], *, results: Path | None, intervals: bool) -> dict[str, Any]:
+def _numbers(runs: Sequence[RunRecord], *, results: Path | None) -> dict[str, Any]:
     """Everything but the heavy pieces: scores, curves, settings."""
-    series = build_series(runs, intervals=intervals)
+    series = build_series(runs)
     labels = {number: one["label"] for one in series for number in one["runs"]}
     datasets = list(dict.fromkeys(run.dataset for run in runs))
-    worlds = {dataset: rollouts.world_of(dataset) for dataset in datasets}
+    worlds = {dataset: find_world(dataset) for dataset in datasets}
+    studies = ooc.studies(runs, series)
+    tables = paper_tables(series, datasets)
     return {
         "title": title(series),
-        "summary": summary(series),
+        "opening": opening(runs, series, studies),
         "series": series,
         "training": [_training(runs, one) for one in series],
-        "runs": [_run(run, _run_label(run, number, labels, series)) for number, run in enumerate(runs)],
+        "runs": [_run(run, number, labels[number], series) for number, run in enumerate(runs)],
         "task_names": {dataset: rollouts.task_names(dataset) for dataset in datasets},
         "worlds": {dataset: rollouts.geometry(world) for dataset, world in worlds.items() if world},
         "data_notes": [_data_note(run) for run in {run.data: run for run in runs}.values()],
         "score_note": SCORE_NOTE,
-        "paper": paper_tables(series, datasets),
-        "paper_notes": paper_notes(datasets),
+        "paper": tables,
+        "paper_notes": [PAPER_NOTE] if tables else [],
         "results": result_tables(results) if results else [],
-        "ooc": ooc.studies(runs, series),
+        "ooc": studies,
         "maps": [],
         "rollouts": [],
         "rollout_notes": [],
@@ -109,27 +111,18 @@ def _foot() -> str:
     return f"Written by `{provenance.command()}` on {now}. cta {version}, commit {commit}."
 
 
-def _run_label(run: RunRecord, number: int, labels: dict[int, str], series: list[dict[str, Any]]) -> str:
+def _run(run: RunRecord, number: int, label: str, series: list[dict[str, Any]]) -> dict[str, Any]:
     alone = all(one["runs"] == [number] for one in series if number in one["runs"])
-    return labels[number] if alone else f"{labels[number]} ({run.name})"
-
-
-def _run(run: RunRecord, label: str) -> dict[str, Any]:
+    # The record of a cut has a section of its own.
+    made = {name: value for name, value in (run.made_of.get("provenance") or {}).items() if name != "ooc"}
     return {
-        "label": label,
+        "label": label if alone else f"{label} ({run.name})",
         "name": run.name,
         "agent": run.agent,
         "dataset": run.dataset,
         "config": run.config,
-        "provenance": _shown_provenance(run.provenance),
+        "provenance": {**run.provenance, "dataset": {**run.made_of, "provenance": made}},
     }
-
-
-def _shown_provenance(known: dict[str, Any]) -> dict[str, Any]:
-    """Without the record of a cut, which has a section of its own."""
-    data = known.get("dataset") or {}
-    made = {name: value for name, value in (data.get("provenance") or {}).items() if name != "ooc"}
-    return {**known, "dataset": {**data, "provenance": made}}
 
 
 def _training(runs: Sequence[RunRecord], one: dict[str, Any]) -> dict[str, Any]:
@@ -143,13 +136,12 @@ def _training(runs: Sequence[RunRecord], one: dict[str, Any]) -> dict[str, Any]:
 
 
 def _data_note(run: RunRecord) -> str:
-    seen = run.provenance.get("dataset") or {}
-    source = seen.get("provenance") or {}
+    source = run.made_of.get("provenance") or {}
     whole = source.get("source") or {}
     command = source.get("command") or (whole.get("provenance") or {}).get("command")
     made = f"made by `{command}`" if command else "of unknown origin"
     made = f"cut from {whole['name']}, {made}" if whole.get("name") else made
-    mark = f", fingerprint {str(seen['fingerprint'])[:12]}" if seen.get("fingerprint") else ""
+    mark = f", fingerprint {str(run.fingerprint)[:12]}" if run.fingerprint else ""
     return f"{run.data}: {made}{mark}."
 
 
@@ -159,14 +151,14 @@ class _Pieces:
     def __init__(self, data: dict[str, Any], limit: int):
         self.data = data
         self._left = limit - len(render(data)) - ROOM
-        self._out: dict[str, int] = {}
+        self._out: Counter[str] = Counter()
         self._remarks: dict[str, list[str]] = {}
 
     def fits(self, piece: Any, what: str) -> bool:
         """Take the room of a piece, or note that there is none."""
         size = len(json.dumps(piece))
         if size > self._left:
-            self._out[what] = self._out.get(what, 0) + 1
+            self._out[what] += 1
             return False
         self._left -= size
         return True
@@ -183,11 +175,11 @@ class _Pieces:
 
 
 def _add_map(pieces: _Pieces, number: int, run: RunRecord, say: Say) -> None:
-    found = analogies.read_map(run.path)
+    found = map_section.read_map(run.path)
     if found is None:
         return
     say(f"analogy map of {run.name}")
-    entry = {**found, "run": number, **analogies.words(found)}
+    entry = {**found, "run": number}
     if pieces.fits(entry, f"analogy map of {run.name}"):
         pieces.data["maps"].append(entry)
 
@@ -196,11 +188,10 @@ def _add_frames(pieces: _Pieces, number: int, run: RunRecord, say: Say) -> None:
     entry = next((one for one in pieces.data["maps"] if one["run"] == number), None)
     if entry is None:
         return
-    files = analogies.frame_files(run.path)
-    if files:
+    if files := map_section.frame_files(run.path):
         say(f"{len(files)} frames of {run.name}")
     for point, pair in files.items():
-        images = [analogies.small_image(file) for file in pair]
+        images = [map_section.small_image(file) for file in pair]
         if pieces.fits(images, f"frames of {run.name}"):
             entry["frames"][point] = images
 
@@ -212,8 +203,7 @@ def _add_rollouts(pieces: _Pieces, number: int, run: RunRecord, episodes: int, s
     found, words = rollouts.record_rollouts(run, episodes=episodes)
     pieces.remark(words, pieces.data["runs"][number]["label"])
     for rollout in found:
-        file = rollout.pop("file", None)
-        if file is not None:
-            rollout["video"] = base64.b64encode(rollouts.read_video(file)).decode()
+        if file := rollout.pop("file", None):
+            rollout["video"] = base64.b64encode(file.read_bytes()).decode()
         if pieces.fits(rollout, f"rollout of {run.name}"):
             pieces.data["rollouts"].append({**rollout, "run": number})

@@ -1,24 +1,29 @@
-"""The out-of-combination section: what was cut, and how often the held-out pairs were done, directly or at all."""
+"""Held-out pairs: what was cut, one pair drawn, and how often the agents did the pairs, directly or at all."""
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from cta.envs.names import DESK_DATASETS
 from cta.errors import CtaError
+from cta.experiment.candidates import held_out_pairs
+from cta.ooc.components import Layout
+from cta.ooc.evaluation import EpisodeLog, completes
+from cta.ooc.pairs import PRESS, HeldOut, Pair
+from cta.ooc.trials import Trial, make_trials
 from cta.report.runs import RunRecord
-from cta.training.logs import CsvLog
+from cta.scores.pair_table import PairLine, merge, pair_lines, paper_lines
+from cta.scores.paper import ALL_PAIRS
 
-ALL, LENIENT = "all", "lenient"
 KINDS = {"held-out": "pairs cut", "random": "random windows cut", "uncut": "nothing cut", "paper": "paper"}
-NOTES = (
-    "Each cell: direct success (success), in %. Direct means that the held-out task itself was carried out and nothing "
-    "else changed on the way; success alone may be a detour. Lenient: the task's last completion happened in the "
-    "held-out context, whatever came before.",
-    "Means of the last three scored checkpoints, or of as many as were scored; ± one standard deviation over seeds.",
+NOTE = (
+    "Each cell: [[direct]] success (success), in %. Means of the last three scored checkpoints, or of as many as were "
+    "scored; ± one standard deviation over seeds, over all pairs the mean of the pairs' ±."
 )
 
 
 def studies(runs: Sequence[RunRecord], series: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One section a dataset on which held-out pairs were cut or asked for."""
+    """One entry per dataset on which held-out pairs were cut or asked for."""
     found = []
     for dataset in dict.fromkeys(run.dataset for run in runs):
         mine = [run for run in runs if run.dataset == dataset]
@@ -26,115 +31,155 @@ def studies(runs: Sequence[RunRecord], series: Sequence[dict[str, Any]]) -> list
         cut = next((run.cut for run in mine if run.cut), None)
         if not lines and not cut:
             continue
+        held_out = _pairs_of(dataset, cut)
+        names = pair_names(held_out.numbered() if held_out else ())
         found.append(
             {
                 "dataset": dataset,
-                "intro": _intro(lines, cut),
-                "cut": _cut_table(cut) if cut else None,
-                "table": _table(lines, dataset) if lines else None,
-                "notes": list(NOTES) if lines else [],
+                "names": names,
+                "held_out": _sentence(cut, held_out, names),
+                "drawn": _drawn(dataset, held_out) if held_out else None,
+                "cut": _cut_table(cut, held_out, names) if cut and held_out else None,
+                "table": _table(lines, dataset, names) if lines else None,
+                "notes": [NOTE],
             }
         )
     return found
 
 
-def _lines(runs: Sequence[RunRecord], series: Sequence[dict[str, Any]]) -> list[Any]:
-    """A line of `cta.results.study_table` for every series that was asked for held-out pairs."""
-    from cta.results.study_table import summarise
+def _pairs_of(dataset: str, cut: dict[str, Any] | None) -> HeldOut | None:
+    try:
+        return held_out_pairs(dataset, cut)
+    except CtaError:  # a world of one's own
+        return None
 
-    lines = []
+
+def pair_names(pairs: Iterable[tuple[int, Pair]]) -> dict[str, str]:
+    """{"pair1": "open the drawer"}; what has the same name twice is told apart by its number."""
+    pairs = list(pairs)
+    count = Counter(pair.name for _, pair in pairs)
+    return {f"pair{n}": pair.name if count[pair.name] == 1 else f"{pair.name} ({n})" for n, pair in pairs}
+
+
+def context_words(pair: Pair, layout: Layout) -> str:
+    """lights 1, 3 on and 4 off; or: the window closed and unlocked. What the event itself says is left out."""
+    context = {name: value for name, value in pair.context.items() if name != pair.event[0]}
+    if layout.patterns:
+        lit = sorted((layout.index(name), value) for name, value in context.items())
+        by_value = {value: [str(light) for light, found in lit if found == value] for value in (1, 0)}
+        parts = [f"{', '.join(names)} {'on' if value else 'off'}" for value, names in by_value.items() if names]
+        return f"light{'s' if len(context) > 1 else ''} {' and '.join(parts)}"
+    things: dict[str, list[str]] = defaultdict(list)
+    for name, value in context.items():
+        things[name.removesuffix("_lock")].append(str(layout.say(name, value)))
+    return ", ".join(f"the {thing} {' and '.join(said)}" for thing, said in things.items())
+
+
+def events(log: EpisodeLog, pair: Pair, layout: Layout) -> list[list[Any]]:
+    """[step, what changed, kind] in order; kind: "task" in its context, "elsewhere" the task in another, "aside"."""
+    state, found = dict(log.start), []
+    context = {name: layout.say(name, value) for name, value in pair.context.items()}
+    for t, change in log.changes:
+        held = all(state[name] == value for name, value in context.items())
+        kind = ("task" if held else "elsewhere") if completes(change, pair, layout) else "aside"
+        found.append([t + 1, _change_words(change, layout), kind])
+        state |= change
+    return found
+
+
+def _change_words(change: Mapping[str, Any], layout: Layout) -> str:
+    for button, lights in enumerate(layout.patterns):
+        if set(change) == {layout.names[light] for light in lights}:
+            return f"press {button}"
+    return ", ".join(f"{name.removesuffix('_lock')} {value}" for name, value in change.items())
+
+
+def _sentence(cut: dict[str, Any] | None, held_out: HeldOut | None, names: dict[str, str]) -> str:
+    """What was held out, in a sentence."""
+    report = (cut or {}).get("report") or {}
+    gone, left = (int(report.get(name, 0)) for name in ("removed", "transitions_left"))
+    share = f" ({gone:,} of {gone + left:,} transitions)" if gone else ""
+    if cut and cut.get("kind") == "random":
+        return f"As a control, windows at random places were cut out of the data{share}."
+    if not cut or not held_out:
+        return "Nothing was cut out of the data; asked for are the pairs that other studies hold out."
+    many = (
+        f"{len(names)} combinations of a task and a context were" if len(names) > 1 else "One task in one context was"
+    )
+    return (
+        f"{many} cut out of the data{share}; the agents are asked for exactly {'these' if len(names) > 1 else 'this'}."
+    )
+
+
+def _drawn(dataset: str, held_out: HeldOut) -> dict[str, Any] | None:
+    """The pair with the largest context: its first start and goal, in the numbers that the page draws."""
+    pairs, layout = held_out.pairs, held_out.layout
+    place = max(range(len(pairs)), key=lambda i: len(pairs[i].context))
+    try:
+        trial, pair = make_trials(held_out, episodes=1)[place], pairs[place]
+    except CtaError:
+        return None
+    what, value = pair.event
+    return {
+        "pair": f"pair{held_out.first + place}",
+        "words": f"{pair.name}, with {context_words(pair, layout)}",
+        "event": pair.name,
+        "context": [layout.index(name) for name in pair.context] if layout.patterns else [],
+        "press": value if what == PRESS else None,
+        "dataset": dataset,
+        "schematic": _schematic(dataset, trial, layout),
+    }
+
+
+def _schematic(dataset: str, trial: Trial, layout: Layout) -> dict[str, Any]:
+    both, names = (trial.start, trial.goal), layout.names
+    state, goal = ([float(side[name]) for name in names] for side in both)
+    if dataset in DESK_DATASETS:
+        return {"kind": "desk", "meaning": [], "state": [None, None, 0, *state], "goal": [None, None, 0, *goal]}
+    if layout.patterns:
+        return {"kind": "puzzle", "meaning": [f"light {i}" for i in range(len(names))], "state": state, "goal": goal}
+    meaning = [name.replace("_lock", " unlocked") for name in names[:4]] + [f"cube {axis}" for axis in "xyz"]
+    start, end = trial.cube or ((), ())
+    return {"kind": "scene", "meaning": meaning, "state": [*state[:4], *start], "goal": [*goal[:4], *end]}
+
+
+def _lines(runs: Sequence[RunRecord], series: Sequence[dict[str, Any]]) -> list[PairLine]:
+    """A line for every series that was asked for held-out pairs."""
+    lines: list[PairLine] = []
     for one in series:
-        rows = [row for number in one["runs"] for row in _rows(runs[number])]
-        if rows:
-            kind = (runs[one["runs"][0]].cut or {}).get("kind", "uncut")
-            lines += summarise(({**row, "agent": one["label"]} for row in rows), data=str(kind))
+        lines += pair_lines((row for number in one["runs"] for row in runs[number].scores("ooc.csv")), one["label"])
     return lines
 
 
-def _rows(run: RunRecord) -> list[dict[str, str]]:
-    path = run.path / "ooc.csv"
-    rows = CsvLog(path).read()
-    needed = {"seed", "step", "episodes", "successes", "pair", "direct", "lenient"}
-    for row in rows:
-        if (
-            not needed <= set(row)
-            or not all(row[name].isdigit() for name in needed - {"pair"})
-            or row["episodes"] == "0"
-        ):
-            raise CtaError(f"{path}: not written by `cta ooc evaluate`; a row is {','.join(row.values())}")
-    return rows
-
-
-def _intro(lines: Sequence[Any], cut: dict[str, Any] | None) -> list[str]:
-    """What the numbers allow to say."""
-    texts = ["Some tasks in some contexts were taken out of the data, and the agents are asked for exactly those."]
-    if cut and cut.get("kind") == "random":
-        texts = ["As a control, windows at random places were taken out of the data."]
-    held = [line for line in lines if line.data == "held-out"]
-    if len(held) > 1:
-        ranked = sorted(held, key=lambda line: -line.pairs[ALL]["direct"].mean)
-        numbers = ", ".join(f"{line.agent} {line.pairs[ALL]['direct'].mean:.1f} %" for line in ranked)
-        caution = (
-            " With one seed each, this does not rank them."
-            if max(line.seeds for line in held) < 2
-            else " The ± in the table says how much seeds differ."
-        )
-        texts.append(f"Direct success over all pairs: {numbers}.{caution}")
-    return texts
-
-
-def _cut_table(cut: dict[str, Any]) -> dict[str, Any]:
+def _cut_table(cut: dict[str, Any], held_out: HeldOut, names: dict[str, str]) -> dict[str, Any]:
     """The pairs, and how much of the training data went for each."""
-    report = cut.get("report") or {}
-    counts = report.get("pairs") or []
-    first = int(cut.get("first_pair", 1))
+    counts = (cut.get("report") or {}).get("pairs") or []
     rows = []
-    for place, pair in enumerate(cut.get("pair") or []):
+    for place, (number, pair) in enumerate(held_out.numbered()):
         count = counts[place] if place < len(counts) else {}
-        context, event = (
-            ", ".join(f"{name.removesuffix('_lock').replace('_', ' ')} {value}" for name, value in pair[what].items())
-            for what in ("context", "event")
-        )
-        rows.append(
-            [
-                f"{first + place} {pair.get('name', '')}",
-                {"text": context, "class": "wrap"},
-                event,
-                *(_count(number) for number in (pair["K"], count.get("events"), count.get("removed"))),
-            ]
-        )
-    gone, left = (int(report.get(name, 0)) for name in ("removed", "transitions_left"))
-    titles = ("Pair", "Context", "Event", "K", "Events", "Transitions removed")
-    return {
-        "caption": f"What was cut: {gone:,} transitions, {left:,} left",
-        "columns": [{"title": title, "number": place > 2} for place, title in enumerate(titles)],
-        "rows": rows,
-    }
+        numbers = (_count(value) for value in (pair.window, count.get("events"), count.get("removed")))
+        context = context_words(pair, held_out.layout)
+        rows.append([names[f"pair{number}"], {"text": context, "class": "wrap"}, *numbers])
+    titles = ("Task", "Context", "K", "Events", "Transitions removed")
+    return {"columns": [{"title": title, "number": place > 1} for place, title in enumerate(titles)], "rows": rows}
 
 
 def _count(number: int | None) -> dict[str, Any]:
     return {"text": "–" if number is None else f"{number:,}", "sort": number}
 
 
-def _table(lines: Sequence[Any], dataset: str) -> dict[str, Any]:
-    from cta.results.study_table import as_table, paper_lines
-
-    agents = {line.agent for line in lines}
-    together = [*lines, *(line for line in paper_lines(dataset) if line.agent in agents)]
-    header, *texts = as_table(together)
-    rows = []
-    for line, row in zip(together, texts, strict=True):
-        cells: list[Any] = [
-            row[0],
-            KINDS.get(row[1], row[1]),
-            *({"text": t, "sort": int(t.replace(",", ""))} for t in row[2:4]),
-        ]
-        for name, text in zip(header[4:], row[4:], strict=True):
-            rates = line.pairs.get(ALL if name.startswith(LENIENT) else name, {})
-            rate = rates.get(LENIENT if name.startswith(LENIENT) else "direct")
-            cells.append(
-                {"text": text, "sort": rate.mean if rate else None, "class": "strong" if name == ALL else None}
-            )
+def _table(lines: Sequence[PairLine], dataset: str, names: dict[str, str]) -> dict[str, Any]:
+    """Direct success (success) of each pair, ours above the paper's."""
+    together, rows = merge(lines, paper_lines(dataset)), []
+    pairs = dict.fromkeys(pair for line in together for pair in line.pairs if pair != ALL_PAIRS)
+    for line in together:
+        cells: list[Any] = [line.agent, KINDS.get(line.data, line.data), _count(line.seeds), _count(line.steps)]
+        for pair, kind in (*((pair, "direct") for pair in pairs), (ALL_PAIRS, "direct"), (ALL_PAIRS, "lenient")):
+            rate = line.pairs.get(pair, {}).get(kind)
+            text = line.both(pair) if kind == "direct" else line.text(pair, kind)
+            strong = "strong" if (pair, kind) == (ALL_PAIRS, "direct") else None
+            cells.append({"text": text, "sort": rate[0] if rate else None, "class": strong})
         rows.append(cells)
-    titles = (name.replace("pair", "pair ").capitalize() for name in header)
-    return {"columns": [{"title": title, "number": place > 1} for place, title in enumerate(titles)], "rows": rows}
+    titles = ["Agent", "Data", "Seeds", "Steps", *(names.get(pair, pair) for pair in pairs), "All", "Lenient, all"]
+    columns = [{"title": title, "number": place > 1, "keep": place > 3} for place, title in enumerate(titles)]
+    return {"columns": columns, "rows": rows}

@@ -1,25 +1,28 @@
 """From runs to series: runs of one agent on one dataset with the same settings are one series with more seeds."""
 
 import json
-from collections.abc import Sequence
-from statistics import fmean
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+from statistics import fmean, pstdev
 from typing import Any
 
-from cta.evaluation.episodes import LAST_EVALUATIONS
-from cta.report.runs import Rates, RunRecord, last_rates, rates
-from cta.results.statistics import Summary, summarise
+from cta.report.runs import RunRecord
+from cta.scores.paper import ALL_PAIRS
+from cta.scores.schema import Score
+from cta.scores.statistics import (
+    KINDS,
+    LAST_EVALUATIONS,
+    by_evaluation,
+    mean_interval,
+    seed_scores,
+    summarise,
+    task_scores,
+)
 
 NOT_SETTINGS = (
-    "seeds",
-    "run_dir",
-    "save_dir",
-    "group",
-    "videos",
-    "video_frame_skip",
-    "eval_workers",
-    "wandb",
-    "dataset_dir",
-)
+    "seeds", "run_dir", "save_dir", "group", "videos", "video_frame_skip", "eval_workers", "wandb", "dataset_dir",
+    "size",
+)  # fmt: skip
 """Fields of a run's config that do not change what is learned or how it is scored."""
 
 
@@ -42,21 +45,10 @@ def _settings(run: RunRecord) -> str:
     return json.dumps({**kept, "dataset": [run.data, run.fingerprint]}, sort_keys=True)
 
 
-def build_series(runs: Sequence[RunRecord], *, intervals: bool = True) -> list[dict[str, Any]]:
-    """One entry a series: its label, curves by task, success by task, score, and IQM with its interval."""
+def build_series(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
+    """One entry per series: its label, curves, success overall and by task, and what it came to on held-out pairs."""
     groups = group_runs(runs)
-    found = [rates(row for number in group for row in runs[number].rows) for group in groups]
-    return [
-        _series(runs, group, one, label, _summary(last_rates(one), intervals=intervals))
-        for group, one, label in zip(groups, found, _labels(runs, groups), strict=True)
-    ]
-
-
-def _summary(last: dict[int, dict[int, float]], *, intervals: bool) -> Summary | None:
-    """Mean, deviation and IQM over the seeds that have every task, by the rules of `cta table`."""
-    tasks = sorted({task for by_task in last.values() for task in by_task})
-    complete = [[by_task[task] for task in tasks] for by_task in last.values() if set(by_task) == set(tasks)]
-    return summarise(complete, intervals=intervals) if complete else None
+    return [_series(runs, group, label) for group, label in zip(groups, _labels(runs, groups), strict=True)]
 
 
 def _labels(runs: Sequence[RunRecord], groups: list[list[int]]) -> list[str]:
@@ -68,56 +60,73 @@ def _labels(runs: Sequence[RunRecord], groups: list[list[int]]) -> list[str]:
     ]
 
 
-def _series(
-    runs: Sequence[RunRecord], group: list[int], found: Rates, label: str, summary: Summary | None
-) -> dict[str, Any]:
-    first = runs[group[0]]
-    last = last_rates(found)
-    scores = {seed: 100 * fmean(by_task.values()) for seed, by_task in last.items()}
-    episodes = sorted({int(row["episodes"]) for number in group for row in runs[number].rows})
-    steps = sorted({step for by_step in found.values() for step in by_step})
+def _series(runs: Sequence[RunRecord], group: list[int], label: str) -> dict[str, Any]:
+    first, rows = runs[group[0]], [row for number in group for row in runs[number].rows]
+    asked = _complete(row for number in group for row in runs[number].scores("ooc.csv"))
+    tasks, steps = task_scores(rows), sorted({row.step for row in rows})
+    # Mean, deviation and IQM are over the seeds that have every task.
+    whole = _complete(rows)
+    success = measured(seed_scores(whole))
     return {
         "label": label,
         "agent": first.agent,
         "dataset": first.dataset,
         "data": first.data,
         "runs": group,
-        "seeds": sorted(scores) or sorted(seed for number in group for seed in runs[number].seeds),
-        "steps": steps[-1] if steps else int(first.config.get("steps", 0)),
-        "planned_steps": int(first.config.get("steps", 0)),
-        "episodes": episodes,
+        "seeds": sorted({row.seed for row in rows} or {seed for number in group for seed in runs[number].seeds}),
+        "steps": max((row.step for row in (*rows, *asked)), default=first.config["steps"]),
+        "planned_steps": first.config["steps"],
+        "episodes": sorted({row.episodes for row in rows}),
+        "pair_episodes": sorted({row.episodes for row in asked}),
         "evaluations": min(LAST_EVALUATIONS, len(steps)),
-        "curves": _curves(found),
-        "tasks": {
-            task: {seed: round(100 * by_task[task], 2) for seed, by_task in last.items() if task in by_task}
-            for task in sorted(found)
-        },
-        "scores": {seed: round(score, 2) for seed, score in scores.items()},
-        "mean": round(summary.mean, 2) if summary else None,
-        "std": round(summary.std, 2) if summary else None,
-        "iqm": round(summary.iqm, 2) if summary else None,
-        "interval": [round(end, 2) for end in summary.iqm_interval] if summary and summary.iqm_interval else None,
+        "curves": {name: _curve(rows, chosen, steps) for name, chosen in _choices(tasks).items()},
+        "tasks": {task: measured(by_seed) for task, by_seed in tasks.items()},
+        "success": success and success | {"iqm": round(summarise(whole).iqm, 2)},
+        "pairs": _pairs(asked),
     }
 
 
-def _curves(found: Rates) -> dict[str, dict[str, Any]]:
-    """{"all" or task: {"steps": […], "seeds": {seed: [% or null]}}}."""
-    steps = sorted({step for by_step in found.values() for step in by_step})
-    seeds = sorted({seed for by_step in found.values() for at in by_step.values() for seed in at})
+def _complete(rows: Iterable[Score]) -> list[Score]:
+    """The rows of the seeds that have every task."""
+    rows = list(rows)
+    there = {(row.seed, row.task) for row in rows}
+    tasks = {task for _, task in there}
+    return [row for row in rows if all((row.seed, task) in there for task in tasks)]
 
-    def at(task: int, step: int, seed: int) -> float | None:
-        return found[task].get(step, {}).get(seed)
 
-    def percent(values: list[float | None]) -> float | None:
-        known = [value for value in values if value is not None]
-        return round(100 * fmean(known), 2) if len(known) == len(values) and known else None
+def _pairs(rows: Sequence[Score]) -> dict[str, dict[str, Any]]:
+    """{pair, and "all": {direct, successes, lenient: measured over seeds}}"""
+    if not rows:
+        return {}
+    chosen = {ALL_PAIRS: rows, **{pair: [row for row in rows if row.task == pair] for pair in task_scores(rows)}}
+    return {pair: {kind: measured(seed_scores(mine, kind)) for kind in KINDS} for pair, mine in chosen.items()}
 
-    choices = {"all": sorted(found), **{str(task): [task] for task in sorted(found)}}
+
+def measured(by_seed: Mapping[int, float]) -> dict[str, Any] | None:
+    """What a bar shows: the seeds, their mean and deviation, and Student's interval of the mean; None of no seed."""
+    values = [*by_seed.values()]
+    if not values:
+        return None
+    interval = mean_interval(values)
     return {
-        name: {
-            "steps": steps,
-            "seeds": {seed: [percent([at(task, step, seed) for task in tasks]) for step in steps] for seed in seeds},
-        }
-        for name, tasks in choices.items()
-        if tasks
+        "mean": round(fmean(values), 2),
+        "std": round(pstdev(values), 2),
+        "interval": interval and [round(end, 2) for end in interval],
+        "seeds": {seed: round(score, 2) for seed, score in by_seed.items()},
     }
+
+
+def _choices(tasks: Iterable[str]) -> dict[str, set[str]]:
+    """The curves to choose from: over all tasks, and of each."""
+    return {"all": {*tasks}, **{task: {task} for task in tasks}} if tasks else {}
+
+
+def _curve(rows: Sequence[Score], tasks: Set[str], steps: Sequence[int]) -> dict[str, Any]:
+    """{"steps": […], "seeds": {seed: [% or null]}}; an evaluation without one of the tasks is a gap."""
+    mine = [row for row in rows if row.task in tasks]
+    there = Counter((row.seed, row.step) for row in mine)
+    found = {
+        seed: [round(by_step[step], 2) if there[seed, step] == len(tasks) else None for step in steps]
+        for seed, by_step in by_evaluation(mine).items()
+    }
+    return {"steps": steps, "seeds": found}

@@ -1,9 +1,26 @@
-"""What the numbers say, in sentences, and no more than they say."""
+"""How a page begins: the question, the answer that the numbers allow, and what the world is. No more than they say."""
 
 from collections.abc import Sequence
 from typing import Any
 
-ENOUGH_SEEDS = 2
+from cta.envs.names import family
+from cta.report.runs import RunRecord
+from cta.scores.paper import ALL_PAIRS
+from cta.scores.statistics import difference, seeds_to_tell
+
+NEW_CONTEXT = "Can an agent do a known task in a context it never saw it in?"
+LIGHTS = "presses the buttons of a board of lights; a press switches its own light and those beside it."
+WORLDS = {
+    "desk": "A gripper slides a drawer, a window and a tray, and presses buttons that lock and unlock the first two.",
+    "lights": f"A gripper {LIGHTS}",
+    "puzzle": f"A robot arm {LIGHTS}",
+    "scene": "A robot arm moves a cube, a drawer and a window, and presses two buttons that lock and unlock them.",
+    "cube": "A robot arm picks up cubes on a table and puts them down elsewhere.",
+    "pointmaze": "A point moves through a maze.",
+    "antmaze": "A four-legged robot walks through a maze.",
+    "humanoidmaze": "A humanoid robot walks through a maze.",
+}
+"""What happens in a world, by the first word of its datasets."""
 
 
 def title(series: Sequence[dict[str, Any]]) -> str:
@@ -15,55 +32,92 @@ def title(series: Sequence[dict[str, Any]]) -> str:
     return f"{f'{len(agents)} agents' if many else _and(agents)} on {where}"
 
 
-def summary(series: Sequence[dict[str, Any]]) -> list[str]:
-    """A line on what was done, and a verdict for each dataset on which something was scored."""
-    lines = [_done(series)]
+def opening(
+    runs: Sequence[RunRecord], series: Sequence[dict[str, Any]], studies: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """The question, the answer on each dataset, how much was done, and what the world is."""
+    asked = [one for one in series if one["pairs"]]
+    answers = []
     for dataset in dict.fromkeys(one["data"] for one in series):
-        scored = [one for one in series if one["data"] == dataset and one["mean"] is not None]
-        if scored:
-            lines.append(verdict(scored))
-    return lines
+        mine = [one for one in series if one["data"] == dataset]
+        found = {one["label"]: one["pairs"][ALL_PAIRS]["direct"] for one in mine if one["pairs"]}
+        if not asked:
+            found = {one["label"]: one["success"] for one in mine if one["success"]}
+        if found:
+            several = len({one["data"] for one in (asked or series)}) > 1
+            where = f"On {dataset}, " if several else "Asked for what was cut out, " if asked else ""
+            answers.append(where + verdict(found, asked=bool(asked)) + _unequal(mine))
+    question = "How often is the goal reached?" if answers else "What was trained?"
+    return {
+        "question": NEW_CONTEXT if asked else question,
+        "answer": answers,
+        "done": _done(series),
+        "world": _worlds(runs, studies),
+    }
+
+
+def verdict(scored: dict[str, dict[str, Any]], *, asked: bool = False) -> str:
+    """The agents of one dataset from best to worst, and whether the numbers tell the best two apart.
+
+    `asked`: for held-out pairs, where success counts if it is direct.
+    """
+    ranked = sorted(scored.items(), key=lambda one: -one[1]["mean"])
+    (best, first), rest = ranked[0], ranked[1:]
+    numbers = [f"{best} {'does it directly' if asked else 'reaches the goal'} in {first['mean']:.0f} % of episodes"]
+    numbers += [f"{label} in {one['mean']:.0f} %" for label, one in rest[:3]]
+    text = f"{', '.join(numbers)}{f', and {len(rest) - 3} more below' if len(rest) > 3 else ''}."
+    if not rest:
+        return text if len(first["seeds"]) > 1 else f"{text} One seed says little about the next."
+    second = rest[0][1]
+    gap, interval = difference(_numbers(first), _numbers(second))
+    if interval is None:
+        return f"{text} With a single seed the difference may be chance: this does not rank them."
+    which = "difference" if len(rest) == 1 else "difference between the first two"
+    seeds = _range({len(first["seeds"]), len(second["seeds"])}, "seed")
+    told = "is more than chance" if interval[0] > 0 else "may be chance"
+    low, high = (f"{end:.0f}".replace("-", "−") for end in interval)
+    enough = seeds_to_tell(_numbers(first), _numbers(second)) if interval[0] <= 0 else None
+    more = f"; about {enough} would tell" if enough else ""
+    return f"{text} The {which}, {gap:.0f} points, {told} (95% interval {low} to {high}, {seeds} each{more})."
+
+
+def _unequal(mine: Sequence[dict[str, Any]]) -> str:
+    return " They were trained for different numbers of steps." if len({one["steps"] for one in mine}) > 1 else ""
 
 
 def _done(series: Sequence[dict[str, Any]]) -> str:
-    def range_of(values: Sequence[int], word: str) -> str:
-        low, high = min(values), max(values)
-        number = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-        return f"{number} {word}{'' if high == 1 else 's'}"
-
-    what = "Each was" if len(series) > 1 else "It was"
-    seeds = range_of([len(one["seeds"]) for one in series], "seed")
-    steps = range_of([one["steps"] for one in series], "step")
-    episodes = sorted({count for one in series for count in one["episodes"]})
-    scored = f" and scored on {range_of(episodes, 'episode')} a task" if episodes else "; nothing was scored yet"
-    return f"{what} trained for {steps} with {seeds}{scored}."
+    """lights-3x3-play-v0, pairs cut · 3 seeds · 6,000 steps · 50 episodes per pair"""
+    datasets = list(dict.fromkeys(one["data"] for one in series))
+    episodes = {count for one in series for count in (one["pair_episodes"] or one["episodes"])}
+    per = "pair" if any(one["pairs"] for one in series) else "task"
+    parts = [datasets[0] if len(datasets) == 1 else f"{len(datasets)} datasets"]
+    parts += [_range({len(one["seeds"]) for one in series}, "seed"), _range({one["steps"] for one in series}, "step")]
+    parts.append(f"{_range(episodes, 'episode')} per {per}" if episodes else "nothing was scored yet")
+    return " · ".join(parts)
 
 
-def verdict(scored: Sequence[dict[str, Any]]) -> str:
-    """Scores of one dataset from best to worst, and whether the numbers tell the best two apart."""
-    ranked = sorted(scored, key=lambda one: -one["mean"])
-    where = f"On {ranked[0]['data']}"
-    numbers = _and([f"{one['label']} {_score(one)}" for one in ranked[:4]])
-    more = f" (and {len(ranked) - 4} more below)" if len(ranked) > 4 else ""
-    text = f"{where}, success in %: {numbers}{more}."
-    if len(ranked) < 2:
-        return text if len(ranked[0]["seeds"]) >= ENOUGH_SEEDS else f"{text} One seed says little about the next."
-    best, second = ranked[:2]
-    if len({one["steps"] for one in ranked}) > 1:
-        text += " They were trained for different numbers of steps."
-    if best["interval"] is None or second["interval"] is None:
-        return f"{text} With a single seed a difference may be chance: these numbers do not rank the methods."
-    (low, high), (second_low, second_high) = best["interval"], second["interval"]
-    apart = low > second_high
-    relation = "do not overlap" if apart else "overlap: these numbers do not tell the two apart"
-    return (
-        f"{text} The 95% intervals of the IQM of the first two, {low:.1f} to {high:.1f} and "
-        f"{second_low:.1f} to {second_high:.1f}, {relation}."
-    )
+def _range(values: set[int], word: str) -> str:
+    low, high = min(values), max(values)
+    number = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    return f"{number} {word}{'' if high == 1 else 's'}"
 
 
-def _score(one: dict[str, Any]) -> str:
-    return f"{one['mean']:.1f} ± {one['std']:.1f}" if len(one["scores"]) > 1 else f"{one['mean']:.1f}"
+def _worlds(runs: Sequence[RunRecord], studies: Sequence[dict[str, Any]]) -> list[str]:
+    """For each dataset a sentence on its world and one on what was held out."""
+    held = {study["dataset"]: study["held_out"] for study in studies}
+    lines = []
+    for run in {run.dataset: run for run in runs}.values():
+        words = WORLDS.get(
+            family(run.dataset), f"The agents learned from {run.dataset}, trajectories recorded elsewhere."
+        )
+        scored = len({row.task for row in run.rows})
+        rest = f"Nothing was held out; scored are the world's {scored} tasks." if scored else ""
+        lines.append(f"{words} {held.get(run.dataset, rest)}".strip())
+    return lines
+
+
+def _numbers(one: dict[str, Any]) -> tuple[float, float, int]:
+    return one["mean"], one["std"], len(one["seeds"])
 
 
 def _and(words: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ data, picks the settings and reads the result off as tables that `cta.theory.inv
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,20 +19,10 @@ from cta.data import TrajectoryDataset
 from cta.errors import CtaError
 from cta.goals import Batch, Rows, RowTable, mixed_rows, random_rows, transition_rows, value_mix
 from cta.theory.distance import fields, surrogate_return, temporal_distance
-from cta.theory.factorisation import factorise, numerical_rank
-from cta.theory.invariance import (
-    DualAccuracy,
-    Invariance,
-    context_invariance,
-    context_pairs,
-    dual_accuracy,
-    measure_embeddings,
-)
+from cta.theory.factorisation import dual_analogy, factorise, numerical_rank
+from cta.theory.invariance import DualAccuracy, Invariance, context_invariance, context_pairs, dual_accuracy
 from cta.theory.mdp import MDP
-from cta.theory.worlds import desk_skeleton
 from cta.training.learner import Learner, seed_keys, spec_of, to_device
-
-Observations = Literal["coordinates", "one-hot"]
 
 
 @dataclass(frozen=True)
@@ -78,13 +68,10 @@ class DualOnly(Agent):
         raise CtaError("the dual learner has no policy; train an agent such as cta to act")
 
 
-def observe(mdp: MDP, kind: Observations = "coordinates", width: int = 0) -> np.ndarray:
-    """Observations (S, D) of all states: coordinates scaled to [−1, 1], or one-hot; zeros up to `width` columns."""
-    if kind == "one-hot":
-        table = np.eye(mdp.n_states)
-    else:
-        low, high = mdp.coordinates.min(axis=0), mdp.coordinates.max(axis=0)
-        table = 2.0 * (mdp.coordinates - low) / np.maximum(high - low, 1) - 1.0
+def observe(mdp: MDP, width: int = 0) -> np.ndarray:
+    """Observations (S, D) of all states: coordinates scaled to [−1, 1]; zeros up to `width` columns."""
+    low, high = mdp.coordinates.min(axis=0), mdp.coordinates.max(axis=0)
+    table = 2.0 * (mdp.coordinates - low) / np.maximum(high - low, 1) - 1.0
     return np.pad(table, ((0, 0), (0, max(width - table.shape[1], 0)))).astype(np.float32)
 
 
@@ -110,60 +97,45 @@ def play(mdp: MDP, observations: np.ndarray, *, action_dim: int, seed: int = 0) 
     )
 
 
-@dataclass(frozen=True)
-class Learned:
+class Learned(NamedTuple):
     """What the dual learner made of a world: `values` (S, S), mean over members of φᵀψ/√d, and ψ̄ (S, d)."""
 
     values: np.ndarray
     psi: np.ndarray
 
 
-def value_table(dual: DualLearner, networks: Networks, states: np.ndarray, goals: np.ndarray) -> np.ndarray:
-    """Ṽ(s,g), mean over members, for all `states` (N, D) × `goals` (M, D): (N, M)."""
-    left, right = np.repeat(states, len(goals), axis=0), np.tile(goals, (len(states), 1))
-    values = jax.jit(dual.value)(networks, jnp.asarray(left), jnp.asarray(right)).mean(axis=0)
-    return np.asarray(values, float).reshape(len(states), len(goals))
-
-
-def represent(dual: DualLearner, networks: Networks, observations: np.ndarray) -> np.ndarray:
-    """ψ̄ of `observations` (N, D): (N, d)."""
-    return np.asarray(jax.jit(dual.represent)(networks, jnp.asarray(observations)), float)
-
-
 def learn(
-    worlds: Sequence[MDP],
-    *,
-    config: BridgeConfig | None = None,
-    checkpoints: Sequence[int] = (2000,),
-    seeds: Sequence[int] = (0,),
-    kind: Observations = "coordinates",
-) -> list[list[dict[int, Learned]]]:
-    """Train the dual learner on random play in each world: results by world, then seed, then step in `checkpoints`.
+    worlds: Sequence[MDP], config: BridgeConfig, *, steps: int, seeds: int
+) -> list[list[tuple[Learned, Learned]]]:
+    """Train the dual learner on random play in each world: (untrained, learned) by world, then seed.
 
     Worlds are padded to one shape, so that all of them (and all seeds) run the same compiled program.
     """
-    agent = DualOnly(config or BridgeConfig())
+    agent = DualOnly(config)
     agent.config.check()
-    width = max(observe(mdp, kind).shape[1] for mdp in worlds)
+    width = max(mdp.coordinates.shape[1] for mdp in worlds)
     action_dim = max(mdp.n_actions for mdp in worlds)
-    tables = [observe(mdp, kind, width) for mdp in worlds]
+    tables = [observe(mdp, width) for mdp in worlds]
     datasets = [play(mdp, table, action_dim=action_dim) for mdp, table in zip(worlds, tables, strict=True)]
     learner = Learner(agent, spec_of(datasets[0]), block=500)
     init, run = jax.jit(learner.init), jax.jit(learner.run)
 
-    def one(table: np.ndarray, dataset: TrajectoryDataset, seed: int) -> dict[int, Learned]:
-        keys, data = seed_keys(seed), to_device(dataset)
-        state, step, out = init(keys), 0, {}
-        for goal in sorted(checkpoints):
-            while step < goal:
-                count = min(learner.block, goal - step)
-                state, step = run(state, keys, data, count), step + count
-            out[goal] = Learned(
-                value_table(agent.dual, state.networks, table, table), represent(agent.dual, state.networks, table)
-            )
-        return out
+    value, represent = jax.jit(agent.dual.value), jax.jit(agent.dual.represent)
 
-    return [[one(table, data, seed) for seed in seeds] for table, data in zip(tables, datasets, strict=True)]
+    def read(networks: Networks, table: np.ndarray) -> Learned:
+        count = len(table)
+        values = value(networks, np.repeat(table, count, axis=0), np.tile(table, (count, 1))).mean(axis=0)
+        return Learned(np.asarray(values, float).reshape(count, count), np.asarray(represent(networks, table), float))
+
+    def one(table: np.ndarray, dataset: TrajectoryDataset, seed: int) -> tuple[Learned, Learned]:
+        keys, data = seed_keys(seed), to_device(dataset)
+        state = init(keys)
+        untrained = read(state.networks, table)
+        for done in range(0, steps, learner.block):
+            state = run(state, keys, data, min(learner.block, steps - done))
+        return untrained, read(state.networks, table)
+
+    return [[one(table, data, i) for i in range(seeds)] for table, data in zip(tables, datasets, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -177,72 +149,16 @@ class InvarianceRow:
     accuracy: DualAccuracy
 
 
-def invariance_rows(
-    mdp: MDP, learned: dict[str, Learned], *, gamma: float, moved: tuple[int, ...] = (0,)
-) -> list[InvarianceRow]:
+def invariance_rows(mdp: MDP, learned: dict[str, Learned], *, gamma: float) -> list[InvarianceRow]:
     """Exact d*, exact Ṽ (both factorised at their rank) and the `learned` tables by name, on the pairs of one world."""
     D = temporal_distance(mdp, gamma)
     V = surrogate_return(D, gamma)
-    pairs, tasks, contexts = context_pairs(mdp, moved)
-    exact = {
-        "exact d*": (D, factorise(D, numerical_rank(D))[1], V),
-        "exact Ṽ": (V, factorise(V, numerical_rank(V))[1], V),
-    }
-    tables = exact | {name: (result.values, result.psi, result.values) for name, result in learned.items()}
+    pairs, tasks, contexts = context_pairs(mdp)
+    exact = {name: Learned(table, factorise(table, numerical_rank(table))[1]) for name, table in (("d*", D), ("Ṽ", V))}
     rows = []
-    for name, (table, psi, values) in tables.items():
-        vectors = measure_embeddings(
-            psi_states=psi[pairs[:, 0]], psi_goals=psi[pairs[:, 1]], tasks=tasks, contexts=contexts
-        )
-        field_measure = context_invariance(fields(table, pairs), tasks, contexts)
-        rows.append(InvarianceRow(mdp.name, name, field_measure, vectors["vector"], dual_accuracy(values, D, gamma)))
+    for name, (table, psi) in ({f"exact {name}": found for name, found in exact.items()} | learned).items():
+        of_fields = context_invariance(fields(table, pairs), tasks, contexts)
+        of_vectors = context_invariance(dual_analogy(psi, pairs), tasks, contexts)
+        accuracy = dual_accuracy(V if table is D else table, D, gamma)
+        rows.append(InvarianceRow(mdp.name, name, of_fields, of_vectors, accuracy))
     return rows
-
-
-def measure_agent(
-    dual: DualLearner,
-    networks: Networks,
-    *,
-    states: np.ndarray,
-    goals: np.ndarray,
-    tasks: np.ndarray,
-    contexts: np.ndarray,
-    probes: np.ndarray,
-) -> dict[str, Invariance]:
-    """Context invariance of any trained agent's dual analogies: "vector" for α∨, "field" for x ↦ Ṽ(x,g) − Ṽ(x,s).
-
-    `states`, `goals` (N, D) are observations of the pairs, `tasks`, `contexts` (N,) their labels, `probes` (K, D).
-    """
-    out = measure_embeddings(
-        psi_states=represent(dual, networks, states),
-        psi_goals=represent(dual, networks, goals),
-        tasks=tasks,
-        contexts=contexts,
-    )
-    learned = value_table(dual, networks, probes, goals) - value_table(dual, networks, probes, states)
-    return out | {"field": context_invariance(learned.T, tasks, contexts)}
-
-
-def desk_observations(coordinates: np.ndarray, *, gripper: tuple[float, float] = (0.5, 0.5)) -> np.ndarray:
-    """Observations (N, 8) of the desk for skeleton coordinates (N, 5), the open gripper at one place."""
-    coordinates = np.asarray(coordinates, np.float32)
-    place = np.broadcast_to(4.0 * (np.asarray(gripper, np.float32) - 0.5), (len(coordinates), 2))
-    grip = np.full((len(coordinates), 1), -1.0, np.float32)
-    parts, bits = 1.5 * (2.0 * coordinates[:, :3] - 1.0), 2.0 * coordinates[:, 3:] - 1.0
-    return np.concatenate([place, grip, parts, bits], axis=1).astype(np.float32)
-
-
-def measure_desk_agent(dual: DualLearner, networks: Networks, *, part: int) -> dict[str, Invariance]:
-    """`measure_agent` on the desk: `part` (0 drawer, 1 window, 2 tray) opens or shuts, all else is context."""
-    mdp = desk_skeleton()
-    pairs, tasks, contexts = context_pairs(mdp, (part,))
-    looks = desk_observations(mdp.coordinates)
-    return measure_agent(
-        dual,
-        networks,
-        states=looks[pairs[:, 0]],
-        goals=looks[pairs[:, 1]],
-        tasks=tasks,
-        contexts=contexts,
-        probes=looks,
-    )

@@ -1,10 +1,13 @@
-"""Exact factorisations D = ΦΨᵀ, dual analogies, and bilinear completion of a held-out block."""
+"""Exact factorisations D = ΦΨᵀ, dual analogies, bilinear completion of a held-out block, transduction end to end."""
 
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from cta.errors import CtaError
+from cta.theory.distance import optimal_actions, temporal_distance
+from cta.theory.mdp import MDP
 
 _RELATIVE_TOLERANCE = 1e-9
 
@@ -23,10 +26,10 @@ def _finite_matrix(H: np.ndarray, name: str) -> np.ndarray:
     return H
 
 
-def numerical_rank(H: np.ndarray, *, tolerance: float = _RELATIVE_TOLERANCE) -> int:
-    """Number of singular values above `tolerance` times the largest."""
+def numerical_rank(H: np.ndarray) -> int:
+    """Number of singular values above 1e-9 times the largest."""
     values = np.linalg.svd(_finite_matrix(H, "numerical_rank"), compute_uv=False)
-    return int((values > tolerance * values[0]).sum()) if values[0] > 0 else 0
+    return int((values > _RELATIVE_TOLERANCE * values[0]).sum()) if values[0] > 0 else 0
 
 
 def factorise(D: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray]:
@@ -49,14 +52,10 @@ def dual_analogy(psi: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     return psi[pairs[:, 1]] - psi[pairs[:, 0]]
 
 
-@dataclass(frozen=True)
-class Completion:
-    """A completed matrix and whether the observed blocks determine it.
+class Completion(NamedTuple):
+    """A matrix with its missing entries predicted, whether the observed blocks determine it, and the rank of the core.
 
-    Attributes:
-        H: the matrix, observed entries kept, missing ones predicted.
-        identified: rank of the fully observed block equals the requested rank.
-        core_rank: that rank.
+    It is determined (`identified`) if that rank is the requested one.
     """
 
     H: np.ndarray
@@ -86,7 +85,7 @@ def bilinear_complete(H: np.ndarray, mask: np.ndarray, rank: int) -> Completion:
         raise CtaError(f"bilinear_complete: no {axis} is observed everywhere, the observed blocks share no core")
     core = known[np.ix_(a1, d1)]
     U, values, Vt = np.linalg.svd(core, full_matrices=False)
-    core_rank = int((values > _RELATIVE_TOLERANCE * max(values[0], np.finfo(float).tiny)).sum())
+    core_rank = numerical_rank(core)
     keep = min(rank, core_rank)
     inverse = (Vt[:keep].T / values[:keep]) @ U[:, :keep].T
     predicted = known[:, d1] @ inverse @ known[a1]
@@ -128,10 +127,78 @@ def block_risks(
 ) -> tuple[float, float]:
     """(R_train, R_test): mean squared error over the three observed blocks, equally weighted, and over A₂×D₂."""
     square = (H - estimate) ** 2
-    parts = [square[np.ix_(a, d)].mean() for a, d in _blocks(anchors, displacements)]
+    parts = [square[np.ix_(a, d)].mean() for a in (anchors, ~anchors) for d in (displacements, ~displacements)]
     return float(np.mean(parts[:3])), float(parts[3])
 
 
-def _blocks(anchors: np.ndarray, displacements: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    a, d = np.asarray(anchors, bool), np.asarray(displacements, bool)
-    return [(a, d), (a, ~d), (~a, d), (~a, ~d)]
+Anchor = Literal["constant", "coordinates", "table"]
+Displacement = Literal["analogy", "goal", "table"]
+
+
+class Transduction(NamedTuple):
+    """Share of pairs, seen in training and held out, at which the fitted model picks an optimal action."""
+
+    train: float
+    held_out: float
+
+
+def held_out_moves(mdp: MDP, w0: int, *, one_step: bool) -> tuple[np.ndarray, np.ndarray]:
+    """(training pairs, held-out pairs), each (N, 2).
+
+    Training: every pair, or every pair one step apart (`one_step`), except those that start at slider 2 = w₀ and change
+    slider 1. Held out: the pairs among these that change slider 1 only.
+    """
+    start, end = mdp.coordinates[:, None, :], mdp.coordinates[None, :, :]
+    moves = start != end
+    allowed = (mdp.P > 0).any(axis=1) if one_step else np.ones(moves.shape[:2], bool)
+    cut = (start[..., 1] == w0) & moves[..., 0]
+    if not cut.any() or cut.all():
+        raise CtaError(f"{mdp.name}: no pair starts at slider 2 = {w0} and moves slider 1")
+    alone = moves.sum(axis=-1) == 1
+    return np.argwhere(allowed & ~cut), np.argwhere(allowed & cut & alone)
+
+
+def transduce(
+    mdp: MDP,
+    w0: int,
+    *,
+    gamma: float = 0.9,
+    one_step: bool = False,
+    anchor: Anchor = "constant",
+    displacement: Displacement = "analogy",
+) -> Transduction:
+    """Cut a combination out of a table, fit the rest, and count right moves at what was held out.
+
+    The data are pairs (s, g) with their optimal actions; the model is logits(s, g)_a = u(s)ᵀ W_a v(s, g), fitted by
+    minimum-norm least squares. `anchor`: u(s) = 1, one-hot coordinates of s (with 1), or one-hot s. `displacement`:
+    v = (1, α∨(s,g)), (1, ψ(g)), or one-hot g. ψ comes from the exact factorisation of D at its rank. Anchor and
+    displacement both "table" is the unconstrained table Q(s, g).
+    """
+    D = temporal_distance(mdp, gamma)
+    _, psi = factorise(D, numerical_rank(D))
+    coordinates = [np.eye(column.max() + 1)[column] for column in mdp.coordinates.T]
+    one, stay = np.ones((mdp.n_states, 1)), np.arange(mdp.n_actions) == 0
+    tables = {"constant": one, "coordinates": np.concatenate([one, *coordinates], axis=1), "table": np.eye(len(D))}
+
+    def features(pairs: np.ndarray) -> np.ndarray:
+        if displacement == "table":
+            v = np.eye(len(D))[pairs[:, 1]]
+        else:
+            vectors = dual_analogy(psi, pairs) if displacement == "analogy" else psi[pairs[:, 1]]
+            v = np.concatenate([one[pairs[:, 1]], vectors], axis=1)
+        return np.einsum("ni,nj->nij", tables[anchor][pairs[:, 0]], v).reshape(len(pairs), -1)
+
+    def optimal(pairs: np.ndarray) -> np.ndarray:
+        """(N, A) bools; at s = g the first action, which stands still in the slider worlds."""
+        return np.stack([stay if s == g else optimal_actions(mdp, gamma**D, int(s), int(g)) for s, g in pairs])
+
+    def right(pairs: np.ndarray) -> float:
+        """Mean probability that an argmax action, ties broken uniformly, is optimal."""
+        logits = features(pairs) @ weights
+        top = logits >= logits.max(axis=1, keepdims=True) - 1e-9
+        return float(((top & optimal(pairs)).sum(axis=1) / top.sum(axis=1)).mean())
+
+    train, held_out = held_out_moves(mdp, w0, one_step=one_step)
+    labels = optimal(train)
+    weights = np.linalg.pinv(features(train), rcond=1e-8) @ (labels / labels.sum(axis=1, keepdims=True))
+    return Transduction(right(train), right(held_out))

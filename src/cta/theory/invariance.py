@@ -7,6 +7,8 @@ and a context label each, so that the same numbers can be read off an exact tabl
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.spatial.distance import pdist, squareform
+from scipy.stats import rankdata
 
 from cta.errors import CtaError
 from cta.theory.distance import implied_distance, surrogate_return
@@ -15,18 +17,13 @@ from cta.theory.mdp import MDP
 
 @dataclass(frozen=True)
 class Invariance:
-    """Context invariance of a set of vectors with task and context labels.
+    """Root mean square distance of two vectors `within` a task, in different contexts, and `between` two tasks, in any.
 
-    Attributes:
-        within: root mean square distance of two vectors of the same task in different contexts.
-        between: the same for two vectors of different tasks (any contexts).
-        cosine: mean cosine of same-task vectors in different contexts.
-        retrieval: how often the nearest vector of another context has the same task.
+    `retrieval` is how often the nearest vector of another context has the same task.
     """
 
     within: float
     between: float
-    cosine: float
     retrieval: float
 
     @property
@@ -47,11 +44,9 @@ def context_invariance(vectors: np.ndarray, tasks: np.ndarray, contexts: np.ndar
     other_context = contexts[:, None] != contexts[None, :]
     if not (same_task & other_context).any() or same_task.all():
         raise CtaError("context_invariance: needs two tasks, and one task seen in two contexts")
-    norms = (vectors**2).sum(axis=1)
-    square = np.maximum(norms[:, None] + norms[None, :] - 2.0 * vectors @ vectors.T, 0.0)
-    # Cancellation leaves distances of order 1e-16·‖v‖² between equal vectors: call those zero.
-    square[square < 1e-13 * max(float(norms.max()), np.finfo(float).tiny)] = 0.0
-    unit = vectors / np.maximum(np.sqrt(norms), np.finfo(float).tiny)[:, None]
+    square = squareform(pdist(vectors, "sqeuclidean"))
+    # Rounding leaves distances of order 1e-16·‖v‖² between equal vectors: call those zero.
+    square[square < 1e-13 * (vectors**2).sum(axis=1).max()] = 0.0
     pairs = same_task & other_context
     nearest = np.where(other_context, square, np.inf)
     seen = pairs.any(axis=1)
@@ -62,57 +57,18 @@ def context_invariance(vectors: np.ndarray, tasks: np.ndarray, contexts: np.ndar
     return Invariance(
         within=float(np.sqrt(square[pairs].mean())),
         between=float(np.sqrt(square[~same_task].mean())),
-        cosine=float((unit @ unit.T)[pairs].mean()),
         retrieval=float(hits[seen].mean()),
     )
 
 
-def measure_embeddings(
-    *,
-    psi_states: np.ndarray,
-    psi_goals: np.ndarray,
-    tasks: np.ndarray,
-    contexts: np.ndarray,
-    phi_probes: np.ndarray | None = None,
-) -> dict[str, Invariance]:
-    """Context invariance of learned dual analogies, for any agent that has φ and ψ.
-
-    Args:
-        psi_states, psi_goals: (N, d), ψ of the N states and of their goals.
-        tasks, contexts: (N,) integer labels, what should and what should not matter.
-        phi_probes: (K, d), φ of probe states; adds the learned field x ↦ φ(x)ᵀα∨(s,g).
-
-    Returns:
-        "vector" for α∨(s,g) = ψ(g) − ψ(s), and "field" when probes are given.
-    """
-    analogy = np.asarray(psi_goals, float) - np.asarray(psi_states, float)
-    out = {"vector": context_invariance(analogy, tasks, contexts)}
-    if phi_probes is not None:
-        out["field"] = context_invariance(analogy @ np.asarray(phi_probes, float).T, tasks, contexts)
-    return out
-
-
 @dataclass(frozen=True)
 class DualAccuracy:
-    """A learned table against the exact one.
+    """A learned table against the exact one: Pearson's correlation of φᵀψ and Ṽ, the median absolute error of the
+    implied distances, Spearman's correlation of implied and exact distances."""
 
-    Attributes:
-        value_error: root mean square of φᵀψ − Ṽ.
-        value_correlation: Pearson correlation of the two.
-        distance_error: median absolute error of the implied distances.
-        rank_correlation: Spearman correlation of implied and exact distances.
-    """
-
-    value_error: float
     value_correlation: float
     distance_error: float
     rank_correlation: float
-
-
-def average_ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks 1..N of `values` (N,), ties sharing their mean rank (exact distances are full of ties)."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - 0.5 * (counts - 1))[inverse]
 
 
 def dual_accuracy(values: np.ndarray, distances: np.ndarray, gamma: float) -> DualAccuracy:
@@ -124,16 +80,14 @@ def dual_accuracy(values: np.ndarray, distances: np.ndarray, gamma: float) -> Du
     learned, exact = values[finite], distances[finite]
     if len(exact) < 2 or np.ptp(exact) == 0.0:
         raise CtaError("dual_accuracy: needs at least two different finite distances")
-    target = surrogate_return(exact, gamma)
 
     def correlation(a: np.ndarray, b: np.ndarray) -> float:
         return float(np.corrcoef(a, b)[0, 1]) if np.ptp(a) > 0 else 0.0
 
     return DualAccuracy(
-        value_error=float(np.sqrt(((learned - target) ** 2).mean())),
-        value_correlation=correlation(learned, target),
+        value_correlation=correlation(learned, surrogate_return(exact, gamma)),
         distance_error=float(np.median(np.abs(implied_distance(learned, gamma) - exact))),
-        rank_correlation=correlation(average_ranks(-learned), average_ranks(exact)),
+        rank_correlation=correlation(rankdata(-learned), rankdata(exact)),
     )
 
 

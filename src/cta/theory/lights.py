@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from cta.errors import CtaError
-from cta.theory.mdp import check_gamma
+from cta.theory.distance import surrogate_return
 
 _MAX_RANK = 20
 
@@ -27,22 +27,23 @@ def walsh_hadamard(values: np.ndarray) -> np.ndarray:
     return out
 
 
-def f2_rank(rows: np.ndarray) -> int:
-    """Rank over F₂ of a list of bit patterns (integers)."""
-    return len(_f2_basis(rows))
+def f2_coordinates(rows: np.ndarray) -> tuple[int, np.ndarray]:
+    """Rank over F₂ of bit patterns (integers), and each pattern in a basis of their span.
 
-
-def _f2_basis(rows: np.ndarray) -> list[int]:
-    """Indices of a maximal independent subset of `rows`, greedily from the front."""
-    pivots: dict[int, int] = {}
-    chosen = []
+    The basis are the patterns that do not depend on those before them; in its coordinates they are the unit vectors.
+    """
+    pivots: dict[int, tuple[int, int]] = {}
+    coordinates = np.zeros(len(rows), int)
     for i, row in enumerate(int(r) for r in rows):
+        mask = 0
         while row and row.bit_length() in pivots:
-            row ^= pivots[row.bit_length()]
+            pivot, pivot_mask = pivots[row.bit_length()]
+            row, mask = row ^ pivot, mask ^ pivot_mask
+        unit = 1 << len(pivots)
+        coordinates[i] = unit if row else mask
         if row:
-            pivots[row.bit_length()] = row
-            chosen.append(i)
-    return chosen
+            pivots[row.bit_length()] = (row, mask ^ unit)
+    return len(pivots), coordinates
 
 
 @dataclass(frozen=True)
@@ -63,49 +64,25 @@ class LightsOut:
     @cached_property
     def presses(self) -> np.ndarray:
         """(cells,) bit patterns a_i; bit j of a_i says whether press i flips light j."""
-        patterns = np.zeros(self.cells, int)
-        for r in range(self.rows):
-            for c in range(self.columns):
-                for dr, dc in ((0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)):
-                    if 0 <= r + dr < self.rows and 0 <= c + dc < self.columns:
-                        patterns[r * self.columns + c] |= 1 << ((r + dr) * self.columns + c + dc)
-        return patterns
+        places = np.argwhere(np.ones((self.rows, self.columns)))
+        near = np.abs(places[:, None] - places[None]).sum(axis=-1) <= 1
+        return near @ (1 << np.arange(self.cells))
 
-    @cached_property
+    @property
     def rank(self) -> int:
         """Rank of the press matrix over F₂; 2^rank states are mutually reachable."""
-        return f2_rank(self.presses)
+        return f2_coordinates(self.presses)[0]
 
     @cached_property
     def press_coordinates(self) -> np.ndarray:
-        """(cells,) the presses in a basis of their span: independent presses are the unit vectors of F₂ʳ.
-
-        Two patterns that differ by a pattern in the span differ by the XOR of these coordinates, so that one orbit is
-        F₂ʳ and every orbit looks the same.
-        """
-        basis = _f2_basis(self.presses)
-        reduced: dict[int, tuple[int, int]] = {}
-        coordinates = np.zeros(self.cells, int)
-        for i, press in enumerate(int(p) for p in self.presses):
-            row, mask = press, 0
-            while row and row.bit_length() in reduced:
-                pivot, pivot_mask = reduced[row.bit_length()]
-                row, mask = row ^ pivot, mask ^ pivot_mask
-            if row:
-                unit = 1 << basis.index(i)
-                reduced[row.bit_length()] = (row, mask ^ unit)
-                coordinates[i] = unit
-            else:
-                coordinates[i] = mask
-        return coordinates
+        """(cells,) the presses in a basis of their span: one orbit is F₂ʳ, and every orbit looks the same."""
+        return f2_coordinates(self.presses)[1]
 
     @cached_property
     def weights(self) -> np.ndarray:
         """(2^rank,) fewest presses w(y) that add y, by breadth-first search from 0 over the presses."""
         if self.rank > _MAX_RANK:
-            raise CtaError(
-                f"LightsOut({self.rows}, {self.columns}): an orbit of 2^{self.rank} states is not enumerated"
-            )
+            raise CtaError(f"LightsOut({self.rows}, {self.columns}): an orbit of 2^{self.rank} states is too large")
         weights = np.full(1 << self.rank, -1, np.int16)
         frontier, depth = np.zeros(1, int), 0
         while len(frontier):
@@ -131,14 +108,11 @@ class LightsOut:
         """
         spectrum = walsh_hadamard(self.press_field(press))
         support = np.flatnonzero(np.abs(spectrum) > 0.5)
-        return 1 << (self.rank - f2_rank(support))
+        return 1 << (self.rank - f2_coordinates(support)[0])
 
     def spectrum(self, gamma: float | None = None) -> np.ndarray:
         """Singular values, descending, of D on one orbit, or of Ṽ = −(1−γ^D)/(1−γ) when γ is given."""
-        values = self.weights.astype(float)
-        if gamma is not None:
-            check_gamma(gamma)
-            values = -(1.0 - gamma**values) / (1.0 - gamma)
+        values = self.weights if gamma is None else surrogate_return(self.weights, gamma)
         return np.sort(np.abs(walsh_hadamard(values)))[::-1]
 
     @property

@@ -2,7 +2,8 @@
 
 `networks` is what acting needs; `training` is what continuing needs besides (targets, optimiser, step, metric sums).
 Both are flat: `value/members/0/anchor/layers/2/kernel` → array with a leading axis of seeds. `manifest.json` holds the
-checksum of every array as it was in memory and of every file, and which seeds were healthy.
+checksum of every array as it was in memory and of every file, which seeds were healthy, and the settings that the
+weights belong to. A checkpoint without it (layout 1, or somebody removed it) is read only if it may be `unverified`.
 
 A folder is written under another name and renamed when it is complete: under its number it is whole or not there.
 """
@@ -26,8 +27,10 @@ import numpy as np
 
 from cta import __version__
 from cta.agents import Networks
-from cta.data.files import write_whole
+from cta.config import RunConfig, to_dict
 from cta.errors import CtaError
+from cta.io.files import write_whole
+from cta.io.json_files import check_shape, read_json
 from cta.training.learner import TrainState
 
 T = TypeVar("T")
@@ -35,6 +38,7 @@ Arrays = dict[str, np.ndarray]
 
 LAYOUT = 2
 """1: no manifest, no `bad`. 2: both."""
+MANIFEST = {"arrays!": {...: str}, "files!": {...: str}, "healthy!": [bool], "settings!": dict}
 WRITING, DELETED, DAMAGED = ".writing-", ".deleted-", "damaged-"
 
 
@@ -42,10 +46,16 @@ class Damaged(CtaError):
     """A checkpoint that cannot be read, or whose arrays are not those that were saved."""
 
 
+class Unverified(CtaError):
+    """A checkpoint without a manifest: nothing tells whether it is what was saved."""
+
+
 class Checkpoints:
     """The `checkpoints/` folder of a run. Saving happens in the background; a step appears when it is complete.
 
-    `keep(steps)` says which of the complete steps to keep; it is asked after every save (default: all of them).
+    `keep(steps)` says which of the complete steps to keep; it is asked after every save (default: all of them). What is
+    loaded must fit the `config`, as far as one is given: other seeds or shapes are errors, other settings are told to
+    `notice`.
     """
 
     def __init__(
@@ -54,6 +64,9 @@ class Checkpoints:
         *,
         create: bool = False,
         keep: Callable[[list[int]], Collection[int]] | None = None,
+        config: RunConfig | None = None,
+        unverified: bool = False,
+        notice: Callable[[str], None] | None = None,
     ):
         if create:
             folder.mkdir(parents=True, exist_ok=True)
@@ -61,6 +74,13 @@ class Checkpoints:
             raise CtaError(f"{folder}: no checkpoints here yet")
         self.folder = folder
         self._keep = keep
+        self._unverified = unverified
+        self._tell = notice or functools.partial(print, file=sys.stderr)
+        self._told: set[str] = set()
+        self._owner = {}
+        if config is not None:
+            settings = json.loads(json.dumps(to_dict(config.agent)))
+            self._owner = {"seeds": list(config.seeds), "agent": config.agent_name, "settings": settings}
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._saving: Future[None] | None = None
 
@@ -89,7 +109,7 @@ class Checkpoints:
             training = {name: array for name, array in arrays.items() if name not in networks}
             self.clear_remains()
             _write_arrays(fresh, networks=networks, training=training)
-            manifest = _manifest(step, arrays) | {"files": _file_digests(fresh)}
+            manifest = _manifest(step, arrays) | self._owner | {"files": _file_digests(fresh)}
             write_whole(fresh / "manifest.json", json.dumps(manifest, indent=1))
             os.rename(fresh, self.folder / str(step))
             _sync(self.folder)
@@ -114,7 +134,7 @@ class Checkpoints:
     def load(self, step: int, structure: TrainState) -> TrainState:
         """The whole state of a step, verified, with a leading axis of seeds."""
         arrays = self._read(step, "networks", "training")
-        if read_manifest(self.folder / str(step)) is None and "step" in arrays:
+        if "step" in arrays:  # layout 1 lacks it
             arrays.setdefault("bad", np.zeros((len(arrays["step"]), structure.bad.shape[-1]), np.int32))
         return TrainState(**unflatten(structure._asdict(), arrays, f"{self.folder}/{step}"))
 
@@ -124,20 +144,45 @@ class Checkpoints:
         return unflatten({"networks": structure}, arrays, f"{self.folder}/{step}")["networks"]
 
     def _read(self, step: int, *items: str) -> Arrays:
-        manifest = read_manifest(self.folder / str(step))
-        if manifest is not None:
-            # Before anything tries to make sense of them.
-            _check_files(self.folder / str(step), manifest["files"], items)
+        where = self.folder / str(step)
+        manifest = read_manifest(where)
+        if manifest is None:
+            if not self._unverified:
+                old = "if an old version of cta wrote it, which had none, --unverified uses it as it is"
+                raise Unverified(f"{where}: manifest.json is missing, so the checkpoint may be damaged; {old}")
+            self._notice(f"notice: checkpoints in {self.folder} have no manifest.json: they are used unverified")
+            manifest = {"files": {}, "arrays": {}}
+        self._compare(where, manifest)
+        # Before anything tries to make sense of them.
+        _check_files(where, manifest["files"], items)
         try:
-            arrays = _read_arrays(self.folder / str(step), items)
+            arrays = _read_arrays(where, items)
         except Exception as error:
-            raise Damaged(f"{self.folder}/{step}: this checkpoint cannot be read ({_reason(error)})") from error
-        if manifest is not None:
-            for name, digest in manifest["arrays"].items():
-                wanted = "networks" if name.startswith("networks/") else "training"
-                if wanted in items and (name not in arrays or _digest(arrays[name]) != digest):
-                    raise Damaged(f"{self.folder}/{step}: this checkpoint is damaged ('{name}' is not what was saved)")
+            raise Damaged(f"{where}: this checkpoint cannot be read ({_reason(error)})") from error
+        for name, digest in manifest["arrays"].items():
+            wanted = "networks" if name.startswith("networks/") else "training"
+            if wanted in items and (name not in arrays or _digest(arrays[name]) != digest):
+                raise Damaged(f"{where}: this checkpoint is damaged ('{name}' is not what was saved)")
+        if self._owner and any(array.shape[:1] != (len(self._owner["seeds"]),) for array in arrays.values()):
+            raise CtaError(f"{where}: not the checkpoint of {len(self._owner['seeds'])} seeds, as config.json has them")
         return arrays
+
+    def _notice(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._tell(text)
+
+    def _compare(self, where: Path, manifest: dict[str, Any]) -> None:
+        """The settings that the weights belong to with those of the run."""
+        for name in ("seeds", "agent"):
+            if self._owner and manifest.get(name, self._owner[name]) != self._owner[name]:
+                change = f"{name} {manifest[name]} and config.json says {self._owner[name]}"
+                raise CtaError(f"{where} was saved with {change}: put it back as it was, or begin a new run")
+        new = self._owner.get("settings", {})
+        old = manifest.get("settings") or new
+        for name in [name for name in new if old.get(name) != new[name]]:
+            change = f"the agent's {name} was {old.get(name)} when weights were saved and is {new[name]} now"
+            self._notice(f"notice: {self.folder}: {change}")
 
     def set_aside(self, step: int) -> Path:
         """Rename a damaged checkpoint, so that its step can be saved again."""
@@ -167,13 +212,10 @@ def read_manifest(checkpoint: Path) -> dict[str, Any] | None:
     if not where.exists():
         return None
     try:
-        values = json.loads(where.read_text())
+        values = {"files": {}, "settings": {}, **read_json(where, {"layout!": int})}
         newer = values["layout"] > LAYOUT
-        values.setdefault("files", {})
-        kinds = {"arrays": dict, "files": dict, "healthy": list}
-        if not newer and not all(isinstance(values[key], kind) for key, kind in kinds.items()):
-            raise TypeError
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        check_shape(values, None if newer else MANIFEST, str(where))
+    except CtaError as error:
         raise Damaged(f"{checkpoint}: this checkpoint is damaged (its manifest cannot be read)") from error
     if newer:
         raise CtaError(f"{checkpoint} was written by a newer cta ({values.get('cta')}): upgrade to read it")
@@ -214,6 +256,8 @@ def _check_files(checkpoint: Path, digests: dict[str, str], items: Collection[st
         item, inside, _ = name.partition("/")
         if inside and item not in items:
             continue
+        if not (checkpoint / name).resolve().is_relative_to(checkpoint.resolve()):
+            raise Damaged(f"{checkpoint}: this checkpoint is damaged (its manifest names {name}, which is not in it)")
         try:
             with (checkpoint / name).open("rb") as file:
                 same = hashlib.file_digest(file, "sha256").hexdigest() == digest
@@ -285,9 +329,13 @@ def flatten(tree: Any) -> dict[str, Any]:
 
 
 def unflatten(structure: T, arrays: Arrays, where: str) -> T:
-    """`structure` with the stored arrays in place of its leaves."""
-    names = list(flatten(structure))
-    missing = next((name for name in names if name not in arrays), None)
-    if missing is not None:
-        raise CtaError(f"{where}: '{missing}' is not in this checkpoint; was it written by another version or agent?")
-    return jax.tree.unflatten(jax.tree.structure(structure), [arrays[name] for name in names])
+    """`structure` with the stored arrays, which may have a leading axis of seeds, in place of its leaves."""
+    leaves = flatten(structure)
+    for name, leaf in leaves.items():
+        if name not in arrays:
+            raise CtaError(f"{where}: '{name}' is not in this checkpoint; was it written by another version or agent?")
+        found, wanted = np.shape(arrays[name]), np.shape(leaf)
+        if wanted not in (found, found[1:]):
+            change = f"'{name}' has the shape {found}, and the settings in config.json want {wanted} per seed"
+            raise CtaError(f"{where}: {change}: put the settings back as they were, or begin a new run")
+    return jax.tree.unflatten(jax.tree.structure(structure), [arrays[name] for name in leaves])

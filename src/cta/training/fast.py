@@ -19,9 +19,23 @@ DECAYS = (0.9, 0.999)
 EPSILON = 1e-8
 
 
+def unfused(agent: Agent, spec: Spec) -> str | None:
+    """Why fused kernels cannot be used, or None."""
+    return missing() if supports(agent, spec) else "this agent, so configured, has no fused form"
+
+
+def product_precision(learner: Learner) -> str:
+    """How matrix products round their operands: what a record of training says of it."""
+    if isinstance(learner, FastLearner):
+        return "bfloat16"
+    # JAX leaves plain float32 products on a GPU to the tensor cores unless a precision is asked for.
+    config: Any = jax.config
+    return config.jax_default_matmul_precision or ("tensorfloat32" if jax.default_backend() == "gpu" else "float32")
+
+
 def make_learner(agent: Agent, spec: Spec, *, block: int, kernels: str = "auto") -> Learner:
     """The learner that `--kernels` asks for: by default fused kernels where the agent has them and a GPU runs them."""
-    lacking = missing() if supports(agent, spec) else "this agent, so configured, has no fused form"
+    lacking = unfused(agent, spec)
     if kernels == "fused" and lacking:
         raise CtaError(f"--kernels fused: {lacking}; use --kernels plain")
     fused = kernels == "fused" or (kernels == "auto" and jax.default_backend() == "gpu" and not lacking)

@@ -1,5 +1,6 @@
 """Several seeds of one learner, advanced together."""
 
+import functools
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,12 +13,17 @@ from jaxtyping import Array, Bool
 
 from cta.agents import Networks
 from cta.training.learner import DeviceData, Keys, Learner, TrainState, loss_names, seed_keys
-from cta.training.source import Program, ResidentSource, Source
+from cta.training.source import ResidentSource, Source
 
 
 def all_finite(networks: Networks) -> Bool[Array, ""]:
     """Whether all weights are numbers."""
     return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(networks)]).all()
+
+
+def split_seeds(stacked: Networks, count: int) -> list[Networks]:
+    """Each seed's networks in host memory, from those with a leading axis of seeds."""
+    return [jax.tree.map(lambda x, i=i: np.asarray(x[i]), stacked) for i in range(count)]
 
 
 class SeedGroup:
@@ -42,17 +48,22 @@ class SeedGroup:
         self._stacked = jax.default_backend() != "cpu" if stacked is None else stacked
         self._pool = ThreadPoolExecutor(1 if self._stacked else min(len(seeds), os.cpu_count() or 1))
 
-        def bind(data: Source | DeviceData) -> Program:
+        def bind(data: Source | DeviceData) -> Any:
             source = ResidentSource(data) if isinstance(data, DeviceData) else data
             return source.bind(learner, seeds=len(seeds), stacked=self._stacked)
 
         self._training = bind(data)
         self._validation = None if validation is None else bind(validation)
-        self._init = jax.jit(jax.vmap(learner.init) if self._stacked else learner.init)
+        self._init = jax.vmap(learner.init) if self._stacked else learner.init
         self._finite = jax.jit(jax.vmap(all_finite) if self._stacked else all_finite)
         keys = [seed_keys(seed) for seed in self.seeds]
         self._keys: list[Keys] = [jax.tree.map(lambda *k: jnp.stack(k), *keys)] if self._stacked else keys
-        self._states: list[TrainState] = [self._init(k) for k in self._keys]
+
+    @functools.cached_property
+    def _states(self) -> list[TrainState]:
+        """Initial ones are made when they are needed: a run that is resumed compiles no program for them."""
+        init = jax.jit(self._init)
+        return [init(k) for k in self._keys]
 
     @property
     def grain(self) -> int:
@@ -72,8 +83,7 @@ class SeedGroup:
 
     def program_text(self) -> str:
         """The compiled program of a chunk of steps on resident data: what its kernels are made of."""
-        program: Any = self._training
-        return program.text(self._states[0], self._keys[0])
+        return self._training.text(self._states[0], self._keys[0])
 
     def stop(self, index: int) -> None:
         """Do not train this seed any further. (Stacked seeds are one program: there it runs along, for nothing.)"""
@@ -113,8 +123,7 @@ class SeedGroup:
 
     def networks(self) -> list[Networks]:
         """Each seed's networks, copied to host memory (a running block reuses the device's buffers)."""
-        state = self.snapshot(lambda state: state.networks)
-        return [jax.tree.map(lambda x, i=i: x[i], state) for i in range(len(self.seeds))]
+        return split_seeds(self.snapshot(lambda state: state.networks), len(self.seeds))
 
     def snapshot(self, part: Any = lambda state: state) -> Any:
         """A host copy of (a part of) the state with a leading axis of seeds, whatever the layout here."""
@@ -131,7 +140,7 @@ class SeedGroup:
             self._states = [jax.tree.map(lambda x, i=i: jnp.array(x[i]), snapshot) for i in range(len(self.seeds))]
         self.step = int(np.asarray(snapshot.step).max())
 
-    @property
+    @functools.cached_property
     def structure(self) -> TrainState:
-        """A state of the right structure, to read a stored one into."""
-        return self._states[0]
+        """Shapes of a state of the right structure, to read a stored one into."""
+        return jax.eval_shape(self._init, self._keys[0])

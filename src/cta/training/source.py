@@ -8,7 +8,6 @@ import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +18,7 @@ from cta.agents.base import Metrics
 from cta.compilation import loop_options
 from cta.data import TrajectoryDataset
 from cta.goals import RowTable
-from cta.training.kept import KeptProgram
+from cta.training.executable_cache import KeptProgram
 from cta.training.learner import DeviceData, Keys, Learner, Slice, TrainState, seed_keys, to_device
 
 SLICE_BYTES = 1 << 28
@@ -28,29 +27,6 @@ AHEAD = 2
 """Slices fetched ahead of the one in training."""
 CHUNK = 250
 """Steps of the program of fixed length that does most of the work on an accelerator."""
-
-
-class Program(Protocol):
-    """A source bound to a learner."""
-
-    grain: int
-    """Steps are best taken in multiples of this."""
-
-    def run(self, lane: int, state: TrainState, keys: Keys, step: int, count: int) -> TrainState:
-        """Advance a state that stands at `step` by `count` steps and wait for it. One lane for each state."""
-        ...
-
-    def validate(self, state: TrainState, keys: Keys, step: int) -> Metrics:
-        """Metrics of one batch of this source."""
-        ...
-
-
-class Source(Protocol):
-    """A dataset that a learner can be bound to."""
-
-    def bind(self, learner: Learner, *, seeds: int, stacked: bool) -> Program:
-        """Compile for `seeds` seeds: `stacked` in one state along a leading axis, or in as many lanes."""
-        ...
 
 
 class ResidentSource:
@@ -69,6 +45,7 @@ class ResidentSource:
         return cls(to_device(dataset), graph=graph)
 
     def bind(self, learner: Learner, *, seeds: int, stacked: bool) -> "_Resident":
+        """Compile for `seeds` seeds: `stacked` in one state along a leading axis, or in as many lanes."""
         return _Resident(learner, self.data, stacked, loop_options(graph=self.graph))
 
 
@@ -83,6 +60,9 @@ class StreamedSource:
 
     def bind(self, learner: Learner, *, seeds: int, stacked: bool) -> "_Streamed":
         return _Streamed(learner, self, seeds, stacked)
+
+
+Source = ResidentSource | StreamedSource
 
 
 def open_source(dataset: TrajectoryDataset, *, streamed: bool | None = None, budget: int | None = None) -> Source:
@@ -104,6 +84,8 @@ def device_budget() -> int:
 
 
 class _Resident:
+    """A source bound to a learner. Steps are best taken in multiples of `grain`."""
+
     def __init__(self, learner: Learner, data: DeviceData, stacked: bool, options: dict[str, str] | None):
         run, validate = learner.run, learner.validate
 
@@ -122,6 +104,7 @@ class _Resident:
         self._validate = jax.jit(validate)
 
     def run(self, lane: int, state: TrainState, keys: Keys, step: int, count: int) -> TrainState:
+        """Advance a state that stands at `step` by `count` steps and wait for it. One lane for each state."""
         while self.grain > 1 and count >= self.grain:
             state = self._run_chunk(state, keys, self._data)
             count -= self.grain
@@ -130,6 +113,7 @@ class _Resident:
         return jax.block_until_ready(state)
 
     def validate(self, state: TrainState, keys: Keys, step: int) -> Metrics:
+        """Metrics of one batch of this source."""
         return self._validate(state, keys, self._data)
 
     def text(self, state: TrainState, keys: Keys) -> str:
@@ -137,7 +121,7 @@ class _Resident:
 
 
 class _Streamed:
-    """Slices of steps, fetched in the background and trained on one after the other."""
+    """The same in slices of steps, fetched in the background and trained on one after the other."""
 
     grain = 1
 

@@ -19,8 +19,31 @@ const svg = (name, attributes = {}, ...children) =>
 /** Replace what a node holds. */
 const put = (node, ...children) => { node.replaceChildren(); return fill(node, {}, children); };
 
-/** Text with `code` between backticks. */
-const prose = (text) => text.split("`").map((part, i) => (i % 2 ? el("code", {}, part) : part));
+/** What a word means: by pointing at it, by focus, by a tap. */
+const WORDS = {
+  direct: "Direct success: the goal was reached, and nothing changed on the way but the held-out task itself, once. Success alone may be a detour through contexts that were in the data.",
+  lenient: "Lenient: the goal was reached, and the task’s last completion happened in the held-out context, whatever came before it.",
+  "α∨": "The dual analogy ψ(g) − ψ(s): what has to change from the state s to the goal g, as the agent represents it. η(α∨) is the code that its policies read.",
+  IQM: "Interquartile mean: the mean of the middle half of the numbers, here one for each seed and task. Single very good or very bad ones do not move it.",
+};
+const bubble = document.body.appendChild(el("div", { id: "bubble", role: "tooltip", hidden: true }));
+const term = (word, shown = word) => {
+  const open = () => {
+    bubble.textContent = WORDS[word];
+    bubble.hidden = false;
+    const box = node.getBoundingClientRect(), wide = bubble.offsetWidth, tall = bubble.offsetHeight;
+    bubble.style.left = `${Math.max(8, Math.min(document.documentElement.clientWidth - wide - 8, box.left)) + scrollX}px`;
+    bubble.style.top = `${(box.top > tall + 12 ? box.top - tall - 6 : box.bottom + 6) + scrollY}px`;
+  };
+  const close = () => { bubble.hidden = true; };
+  const node = el("span", { class: "term", tabindex: 0, role: "note", "aria-label": `${shown}: ${WORDS[word]}`, onpointerenter: open, onpointerleave: close,
+    onfocus: open, onblur: close, onclick: open, onkeydown: (event) => { if (event.key === "Escape") close(); } }, shown);
+  return node;
+};
+
+/** Text with `code` between backticks and [[words]] of the list above. */
+const prose = (text) => text.split("`").map((part, i) => (i % 2 ? el("code", {}, part)
+  : part.split(/\[\[(.*?)\]\]/).map((piece, j) => (j % 2 && Object.hasOwn(WORDS, piece) ? term(piece) : piece))));
 
 const ARRAYS = { u8: Uint8Array, u16: Uint16Array, u32: Uint32Array };
 
@@ -66,12 +89,11 @@ const responsive = (container, draw) => {
 };
 
 const option = (value, text) => el("option", { value }, text);
+/** A labelled choice of [value, text]; [text, [choices]] is a group of them. */
 const chooser = (label, choices, onchange) => {
-  const select = el("select", { onchange: () => onchange(select.value) }, choices.map(([value, text]) => option(value, text)));
+  const select = el("select", { onchange: () => onchange(select.value) }, choices.map(([value, text]) =>
+    Array.isArray(text) ? el("optgroup", { label: value }, text.map((one) => option(...one))) : option(value, text)));
   return { node: el("label", {}, label, select), select };
 };
 
-const taskName = (dataset, task) => {
-  const name = (data.task_names[dataset] || {})[task];
-  return name ? `${task} ${name}` : `task ${task}`;
-};
+const taskName = (dataset, task) => (data.task_names[dataset] || {})[task] ?? `task ${task}`;

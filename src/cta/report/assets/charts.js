@@ -115,36 +115,46 @@ const curveChart = (lines, { percent, title, describe, caption }) => {
   return el("div", {}, legend, stage, reading);
 };
 
-/** Success on each task: a bar for the mean over seeds and a dot for every seed. `lines` are {label, tint, tasks}. */
-const taskChart = (lines, tasks, name) => {
-  const stage = el("div");
+/** Bars: a mean over seeds, a dot for every seed, a line for the interval of the mean. `groups` are {name, bars}, a bar
+ * is {label, tint, mean, seeds, interval, more, paper}: `more` is what a paler piece reaches up to, `paper` a mark. With
+ * `big` every bar has its own name, else every group has one. */
+const barChart = (groups, { big = false, describe }) => {
+  const stage = el("div"), most = Math.max(...groups.map((group) => group.bars.length));
   responsive(stage, (width) => {
-    const label = Math.min(190, width * 0.36), right = 52, thick = lines.length > 4 ? 11 : 16, gap = 14;
-    const block = lines.length * (thick + 3) + gap, height = tasks.length * block + 24;
-    const x = (value) => label + value / 100 * (width - label - right);
-    const describe = tasks.map((task) => `${name(task)}: ` + lines.map((line) => {
-      const values = Object.values(line.tasks[task] || {});
-      return `${line.label} ${values.length ? tenth(mean(values)) : "not scored"}`;
-    }).join(", ")).join("; ");
-    const picture = svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": `Success in % on each task. ${describe}` });
+    const names = big ? groups.flatMap((group) => group.bars.map((bar) => bar.label)) : groups.map((group) => group.name);
+    const longest = Math.max(...names.flatMap((name) => name.split(" ").map((word) => word.length)), ...names.map((name) => Math.min(name.length, 22)));
+    const left = Math.min(big ? width * 0.32 : width * 0.38, longest * (big ? 8.6 : 6.8) + 14), right = big ? 58 : 44;
+    const thick = big ? (most > 3 ? 20 : 30) : most > 4 ? 11 : 15, apart = big ? 14 : 3, gap = big ? 4 : 14;
+    const block = most * (thick + apart) + gap, height = groups.length * block + 24;
+    const x = (value) => left + value / 100 * (width - left - right);
+    const picture = svg("svg", { class: big ? "chart big" : "chart", viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": describe + " " + groups.map((group) =>
+      `${group.name}: ` + group.bars.map((bar) => `${bar.label} ${tenth(bar.mean)}${bar.interval ? ` (95% interval ${tenth(bar.interval[0])} to ${tenth(bar.interval[1])})` : ""}`).join(", ")).join("; ") });
     for (const tick of [0, 25, 50, 75, 100]) {
-      picture.append(svg("line", { class: tick ? "axis" : "axis base", x1: x(tick), x2: x(tick), y1: 0, y2: height - 24 }),
-        svg("text", { x: x(tick), y: height - 6, "text-anchor": "middle" }, `${tick}%`));
+      picture.append(svg("line", { class: tick ? "axis" : "axis base", x1: x(tick), x2: x(tick), y1: 0, y2: height - 22 }),
+        svg("text", { x: x(tick), y: height - 5, "text-anchor": "middle" }, `${tick}%`));
     }
-    tasks.forEach((task, i) => {
-      const top = i * block + gap / 2, words = wrapWords(name(task), Math.floor(label / 6.6));
-      const middle = top + (block - gap) / 2;
-      words.forEach((text, j) => picture.append(svg("text", { class: "value", x: label - 10, y: middle + 4 + (j - (words.length - 1) / 2) * 14, "text-anchor": "end" }, text)));
-      lines.forEach((line, j) => {
-        const values = Object.values(line.tasks[task] || {});
-        if (!values.length) return;
-        const at = top + j * (thick + 3), value = mean(values), group = svg("g");
-        group.style.color = line.tint;
-        group.append(svg("rect", { class: "bar", x: x(0), y: at, width: Math.max(0.5, x(value) - x(0)), height: thick, rx: 2 }),
-          svg("rect", { class: "edge", x: x(value) - 1.5, y: at, width: 3, height: thick, rx: 1 }));
-        if (values.length > 1) for (const v of values) group.append(svg("circle", { class: "dot", cx: x(v), cy: at + thick / 2, r: 3 }));
-        group.append(svg("text", { class: "value", x: width - right + 10, y: at + thick / 2 + 4 }, tenth(value)));
-        picture.append(group);
+    const write = (text, middle) => {
+      const lines = wrapWords(text, Math.max(6, Math.floor(left / (big ? 8.4 : 6.8))));
+      lines.forEach((line, j) => picture.append(svg("text", { class: "value", x: left - 10, y: middle + 4.5 + (j - (lines.length - 1) / 2) * 15, "text-anchor": "end" }, line)));
+    };
+    groups.forEach((group, i) => {
+      const top = i * block + gap / 2;
+      if (!big) write(group.name, top + (group.bars.length * (thick + apart) - apart) / 2);
+      group.bars.forEach((bar, j) => {
+        const at = top + j * (thick + apart) + (big ? apart / 2 : 0), middle = at + thick / 2, node = svg("g"), seeds = Object.values(bar.seeds);
+        if (big) write(bar.label, middle);
+        node.style.color = bar.tint;
+        if (bar.more > bar.mean) node.append(svg("rect", { class: "more", x: x(bar.mean), y: at, width: x(bar.more) - x(bar.mean), height: thick, rx: 2 }));
+        node.append(svg("rect", { class: "bar", x: x(0), y: at, width: Math.max(0.5, x(bar.mean) - x(0)), height: thick, rx: 2 }),
+          svg("rect", { class: "edge", x: x(bar.mean) - 1.5, y: at, width: 3, height: thick, rx: 1 }));
+        if (bar.interval) {
+          const [low, high] = bar.interval.map(x), cap = thick * 0.2, y = seeds.length > 1 ? at + thick * 0.28 : middle;
+          node.append(svg("path", { class: "whisker", d: `M${low},${y}H${high}M${low},${y - cap}v${2 * cap}M${high},${y - cap}v${2 * cap}` }));
+        }
+        if (seeds.length > 1) for (const value of seeds) node.append(svg("circle", { class: "dot", cx: x(value), cy: at + thick * 0.72, r: big ? 3.9 : 2.6 }));
+        if (bar.paper !== undefined && bar.paper !== null) node.append(svg("line", { class: "paper", x1: x(bar.paper), x2: x(bar.paper), y1: at - 3, y2: at + thick + 3 }));
+        node.append(svg("text", { class: "number", x: width - right + 8, y: middle + (big ? 6 : 4) }, big ? `${whole(bar.mean)}%` : whole(bar.mean)));
+        picture.append(node);
       });
     });
     put(stage, picture);

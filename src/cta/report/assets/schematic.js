@@ -3,8 +3,9 @@ const canvasOf = (label, ...children) => svg("svg", { class: "schematic", viewBo
   svg("rect", { class: "ground", x: 0.5, y: 0.5, width: 99, height: 99, rx: 4 }), children);
 const tinted = (node, tint) => { node.style.color = tint; return node; };
 
-/** [x, y, grip, parts…, bits…] of an embedded world; `trail` are the states before it. */
-const deskSchematic = (state, world, trail = []) => {
+/** [x, y, grip, parts…, bits…] of an embedded world; without a place there is no gripper. `trail` are the states before
+ * it; of a held-out pair `context` are the lights that it is about and `press` is its button. */
+const deskSchematic = (state, world, { trail = [], context = null, press = null } = {}) => {
   const X = (x) => 6 + 88 * x, Y = (y) => 94 - 88 * y, parts = world.parts.length;
   const bits = state.slice(3 + parts), positions = state.slice(3, 3 + parts), nodes = [], words = [];
   const lights = world.buttons.some((button, j) => !world.parts.some((part) => part.locks.includes(j)));
@@ -12,7 +13,7 @@ const deskSchematic = (state, world, trail = []) => {
     const gated = world.parts.findIndex((part) => part.locks.includes(j)), on = bits[j] > 0.5;
     if (gated < 0) {
       const half = 36 / Math.sqrt(world.buttons.length) * 0.96;
-      nodes.push(svg("rect", { x: X(button.place[0]) - half, y: Y(button.place[1]) - half, width: 2 * half, height: 2 * half, rx: 3, fill: on ? "var(--lit)" : "var(--unlit)" }));
+      nodes.push(lamp(X(button.place[0]), Y(button.place[1]), half, on, j, context, press));
       return;
     }
     const circle = svg("circle", { cx: X(button.place[0]), cy: Y(button.place[1]), r: 5, stroke: "currentColor", "stroke-width": 2.2, fill: on ? "currentColor" : "var(--wood)" });
@@ -33,15 +34,20 @@ const deskSchematic = (state, world, trail = []) => {
   if (trail.length > 1) {
     nodes.push(svg("path", { class: "ink", d: trail.map((s, i) => `${i ? "L" : "M"}${X(s[0]).toFixed(1)},${Y(s[1]).toFixed(1)}`).join(""), "stroke-width": 0.9, opacity: 0.35 }));
   }
-  nodes.push(gripper(X(state[0]), Y(state[1]), state[2]));
+  if (state[0] !== null) nodes.push(gripper(X(state[0]), Y(state[1]), state[2]));
   return canvasOf(words.join("; "), nodes);
 };
 
+/** Light number j; those outside a context are faint, and the button to press has a mark. */
+const lamp = (x, y, half, on, j, context, press) => svg("g", { opacity: context && !context.includes(j) ? 0.22 : 1 },
+  svg("rect", { x: x - half, y: y - half, width: 2 * half, height: 2 * half, rx: half / 4, fill: on ? "var(--lit)" : "var(--unlit)" }),
+  press === j ? svg("circle", { class: "press", cx: x, cy: y, r: half * 0.34 }) : null);
+
 /** How to read a drawing of an embedded world. */
-const deskKey = (world) => el("p", { class: "note drawing" }, world.parts.length
+const deskKey = (world, more = "") => el("p", { class: "note drawing" }, world.parts.length
   ? [world.parts.map((part, i) => el("span", { class: "key" }, swatch(`var(--p${i % 4})`), part.name)),
     "A hollow part with a red bar is locked; the round button of its colour, hollow too, unlocks it."]
-  : "A yellow square is a light that is on. A press switches a light and those beside it.", " The brackets are the gripper.");
+  : "A yellow square is a light that is on. A press switches a light and those beside it.", " The brackets are the gripper.", more);
 
 const gripper = (x, y, grip) => {
   const gap = 2 + 3.5 * (1 - grip), group = svg("g");
@@ -65,15 +71,13 @@ const vectorSchematic = (values, meaning) => {
 const named = (values, meaning) => Object.fromEntries(meaning.map((name, i) => [name, values[i]]));
 
 /** A board of lights; its shape is in the dataset's name. */
-const puzzleSchematic = (values, meaning, dataset) => {
+const puzzleSchematic = (values, meaning, dataset, { context = null, press = null } = {}) => {
   const lights = meaning.map((name, i) => (name.startsWith("light ") ? values[i] > 0.5 : null)).filter((on) => on !== null);
   const shape = /(\d+)x(\d+)/.exec(dataset), columns = shape ? +shape[2] : Math.ceil(Math.sqrt(lights.length)), rows = Math.ceil(lights.length / columns);
   const step = 92 / Math.max(rows, columns), left = 50 - step * columns / 2, top = 50 - step * rows / 2;
   const on = lights.map((lit, i) => (lit ? i : null)).filter((i) => i !== null);
-  return canvasOf(`lights on: ${on.join(" ") || "none"}`, lights.map((lit, i) => svg("rect", {
-    x: left + step * (i % columns) + step * 0.1, y: top + step * Math.floor(i / columns) + step * 0.1, width: step * 0.8, height: step * 0.8, rx: step * 0.12,
-    fill: lit ? "var(--lit)" : "var(--unlit)",
-  })));
+  return canvasOf(`lights on: ${on.join(" ") || "none"}`, lights.map((lit, i) =>
+    lamp(left + step * (i % columns + 0.5), top + step * (Math.floor(i / columns) + 0.5), step * 0.4, lit, i, context, press)));
 };
 
 /** A table with an arm, from above: x to the right, y upwards; cubes, and in the scene a drawer and a window. */
@@ -101,7 +105,7 @@ const tableSchematic = (values, meaning) => {
 
 /** A place in a maze; a sample of all places shows where the corridors are. */
 const mazeSchematic = (values, map) => {
-  map.corridors ??= Array.from({ length: Math.min(500, map.state.length) }, (_, i) => map.state.row(Math.floor(i * map.state.length / Math.min(500, map.state.length))));
+  map.corridors ??= Array.from({ length: Math.min(500, map.numbers.length) }, (_, i) => map.numbers.row(Math.floor(i * map.numbers.length / Math.min(500, map.numbers.length))));
   const all = map.corridors, low = [0, 1].map((j) => Math.min(...all.map((p) => p[j]))), high = [0, 1].map((j) => Math.max(...all.map((p) => p[j])));
   const span = Math.max(high[0] - low[0], high[1] - low[1], 1e-6), X = (x) => 8 + 84 * (x - (low[0] + high[0] - span) / 2) / span, Y = (y) => 92 - 84 * (y - (low[1] + high[1] - span) / 2) / span;
   return canvasOf(`at ${values[0].toFixed(1)}, ${values[1].toFixed(1)}`,
@@ -109,12 +113,21 @@ const mazeSchematic = (values, map) => {
     svg("circle", { cx: X(values[0]), cy: Y(values[1]), r: 4, fill: "var(--accent)", stroke: "var(--desk-ink)", "stroke-width": 0.8 }));
 };
 
-/** A state of a map, drawn by its kind. */
-const drawState = (map, values, world) => {
-  const { kind, meaning } = map.schematic;
-  if (kind === "desk" && world) return deskSchematic(values, world);
-  if (kind === "puzzle") return puzzleSchematic(values, meaning, map.dataset);
+/** A state drawn by the kind of its numbers: `from` has {schematic, dataset}, and of a map `state`. */
+const drawState = (from, values, world, marks) => {
+  const { kind, meaning } = from.schematic;
+  if (world && (kind === "desk" || values.length === 3 + world.parts.length + world.buttons.length)) return deskSchematic(values, world, marks);
+  if (kind === "puzzle") return puzzleSchematic(values, meaning, from.dataset, marks);
   if (kind === "scene" || kind === "cube") return tableSchematic(values, meaning);
-  if (kind === "maze") return mazeSchematic(values, map);
+  if (kind === "maze") return mazeSchematic(values, from);
   return vectorSchematic(values, meaning);
+};
+
+/** A held-out pair: where it starts, what has to be done, how it ends. */
+const heldOutPair = (pair, world) => {
+  const { state, goal } = pair.schematic, context = pair.context.length ? pair.context : null;
+  const draw = (values, press) => drawState(pair, values, world, { context, press });
+  return el("figure", { class: "held" },
+    el("div", { class: "change" }, draw(state, pair.press), el("span", { class: "arrow" }, el("span", {}, pair.event), el("span", { "aria-hidden": "true" }, "⟶")), draw(goal, null)),
+    el("figcaption", {}, `Held out: ${pair.words}.`));
 };

@@ -1,0 +1,63 @@
+"""`python -m cta.cli.child PARENT [--nice] [--clock RUN] COMMAND…`: a `cta` command as a process of a plan.
+
+It ends with the process PARENT that started it, and keeps the clock of its run.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from cta import cli
+from cta.errors import CtaError
+from cta.io.files import write_whole
+from cta.scores.records import CLOCK
+
+SET_DEATH_SIGNAL = 1
+"""Linux: prctl's option that asks for a signal when the parent is gone."""
+
+
+def main() -> None:
+    parent, *words = sys.argv[1:]
+    # SIGTERM, which training answers with a checkpoint, when the parent ends in whatever way, perhaps already.
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(SET_DEATH_SIGNAL, signal.SIGTERM)
+    if parent != str(os.getppid()):
+        os._exit(3)
+    if words[0] == "--nice":
+        os.nice(10)
+        words = words[1:]
+    if words[0] == "--clock":
+        keep_clock(Path(words[1]))
+        words = words[2:]
+    sys.argv = ["cta", *words]
+    cli.main()
+
+
+def keep_clock(run: Path) -> None:
+    """Note once a second how long the processes of a run have taken so far."""
+    try:
+        before = float(json.loads((run / CLOCK).read_text())["wall_clock_s"])
+    except (OSError, ValueError, KeyError, TypeError):
+        before = 0.0
+    began = time.monotonic()
+
+    def beat() -> None:
+        while True:
+            time.sleep(1.0)
+            # Nothing fails because a clock cannot be written: a run that withdraws, a full disk.
+            with contextlib.suppress(CtaError, OSError):
+                if (run / "config.json").exists():
+                    seconds = round(before + time.monotonic() - began, 1)
+                    write_whole(run / CLOCK, json.dumps({"wall_clock_s": seconds}) + "\n")
+
+    threading.Thread(target=beat, daemon=True, name="clock").start()
+
+
+if __name__ == "__main__":
+    main()

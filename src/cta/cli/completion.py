@@ -1,0 +1,60 @@
+"""cta completion"""
+
+import re
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cta import cli
+
+SCRIPT = """\
+# Completion of `cta` for bash and zsh, printed by `cta completion`.
+if [ -n "$ZSH_VERSION" ]; then
+  type compdef > /dev/null 2>&1 || {{ autoload -U +X compinit && compinit -u; }}
+  autoload -U +X bashcompinit && bashcompinit
+fi
+_cta() {{
+  local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} words=
+  case "${{COMP_WORDS[1]}} ${{COMP_WORDS[2]}}" in
+{cases}
+  esac
+  [ "$COMP_CWORD" = 1 ] && words={commands}
+  case "$before" in
+    --agent) words={agents} ;;
+    --dataset) words={datasets} ;;
+    --*) [[ $word == -* ]] || words= ;;
+  esac
+  COMPREPLY=($(compgen -W "$words" -- "$word"))
+}}
+complete -o default -F _cta cta
+"""
+
+
+@dataclass(frozen=True)
+class Command:
+    """Print a script that completes commands, options, agents and datasets in bash and zsh.
+
+    cta completion > ~/.cta-completion
+    echo 'source ~/.cta-completion' >> ~/.bashrc      or ~/.zshrc
+    """
+
+    def __call__(self) -> None:
+        from cta.agents import REGISTRY
+        from cta.cli.help_pages import help_pages
+        from cta.envs.names import KNOWN
+
+        pages = dict(help_pages())
+        cases = []
+        for words, text in pages.items():
+            options = sorted(set(re.findall(r"(?<![\w-])--[a-z][a-z0-9.-]*[a-z0-9]", text)))
+            seconds = [other[1] for other in pages if len(other) == 2 and other[:1] == words]
+            pattern = f"'{words[0]} '*" if len(words) == 1 else f"'{' '.join(words)}'"
+            cases.append((len(words), f"    {pattern}) words={_quoted(seconds + options)} ;;"))
+        cases.sort(key=lambda case: -case[0])  # the first pattern that fits counts
+        lists = {"commands": cli.COMMANDS, "agents": REGISTRY, "datasets": KNOWN}
+        known = {name: _quoted(words) for name, words in lists.items()}
+        print(SCRIPT.format(cases="\n".join(case for _, case in cases), **known), end="")
+
+
+def _quoted(words: Iterable[str]) -> str:
+    return shlex.quote(" ".join(words))

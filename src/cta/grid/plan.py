@@ -1,0 +1,153 @@
+"""A plan: which agents on which datasets, how many seeds and steps, scored when. A small TOML file."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cta.agents import find_stored
+from cta.config import AgentConfig, RunConfig, from_dict
+from cta.envs.lights import board_of
+from cta.envs.names import KNOWN, known_spec
+from cta.errors import CtaError
+from cta.grid.cells import Cell, DataSize, own_pairs
+from cta.grid.rates import SLOWEST
+from cta.io.files import read_toml
+from cta.plugins import is_code
+from cta.presets import run_preset
+from cta.scores.protocol import EPISODES, points_of
+from cta.scores.schema import WHOLE
+from cta.validation import LARGEST, Bounds, Count, NotNegative, Seeds, check_bounds
+
+MOST_SEEDS = 1000
+Steps = Annotated[
+    tuple[int, ...], Bounds(f"be steps from 1 to {LARGEST}", lambda steps: all(0 < step <= LARGEST for step in steps))
+]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What may stand in a cell of the file, and but for datasets and agents also at the top, for all cells."""
+
+    agents: tuple[str, ...]
+    datasets: tuple[str, ...]
+    seeds: Seeds = (0, 1, 2, 3)
+    """A count, or a list."""
+    steps: Count | None = None
+    eval_points: Steps = ()
+    episodes: Count = EPISODES
+    curve_points: Steps = ()
+    curve_episodes: Count = 10
+    temperature: NotNegative = 0.0
+    data: DataSize = field(default_factory=DataSize)
+    condition: Literal["whole", "held-out", "random"] = WHOLE
+    ask: Literal["tasks", "pairs", "presses"] | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Cells in the order in which they are wanted, and speeds for machines without a record."""
+
+    name: str
+    cells: tuple[Cell, ...]
+    rates: Mapping[str, float] = field(default_factory=dict)
+
+    def only(self, *, datasets: Sequence[str] = (), agents: Sequence[str] = ()) -> "Plan":
+        """The part with these datasets and agents; none named means all."""
+        for flag, wanted, known in (
+            ("--datasets", datasets, {cell.dataset for cell in self.cells}),
+            ("--agents", agents, {cell.agent for cell in self.cells}),
+        ):
+            if unknown := set(wanted) - known:
+                raise CtaError(
+                    f"{flag} {', '.join(sorted(unknown))}: not in the plan, which has {', '.join(sorted(known))}"
+                )
+        cells = [c for c in self.cells if (not datasets or c.dataset in datasets) and (not agents or c.agent in agents)]
+        if not cells:
+            raise CtaError(f"the plan has no cell of {', '.join(datasets)} with {', '.join(agents)}")
+        return replace(self, cells=tuple(cells))
+
+    def check(self) -> "Plan":
+        """Itself; an error in one line if a cell is there twice, or has settings that its agent has not."""
+        names: set[str] = set()
+        for cell in self.cells:
+            if cell.name in names:
+                raise CtaError(f"{self.name}: {cell.name} is there twice")
+            names.add(cell.name)
+            _ = cell.key
+            if cell.dataset_name not in KNOWN:
+                world = "belongs to no known environment, in which its agents could be scored"
+                raise CtaError(f"{self.name}: {cell.dataset_name} {world}: `cta train` and `cta evaluate --env` can")
+        return self
+
+
+def read_plan(path: str | Path) -> Plan:
+    """Read and check a plan; whatever is wrong is said in one line that names the place."""
+    path = Path(path)
+    values = read_toml(path)
+    tables, rates = values.pop("cells", None), values.pop("rates", {})
+    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
+        raise CtaError(f"{path}: no [[cells]]; a cell has a dataset and agents")
+    if not isinstance(rates, dict) or not all(map(_is_rate, rates.values())):
+        raise CtaError(f"{path}: rates is a table of positive numbers")
+    cells: list[Cell] = []
+    for number, table in enumerate(tables, 1):
+        cells += _cells({**values, **table}, f"{path}: cells {number}")
+    return Plan(path.stem, tuple(cells), rates).check()
+
+
+def _is_rate(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and SLOWEST <= value <= 1 / SLOWEST
+
+
+def _cells(table: dict[str, Any], where: str) -> list[Cell]:
+    settings = _settings(table.pop("settings", {}), where)
+    if "dataset" in table:
+        table["datasets"] = [table.pop("dataset")]
+    if not table.get("datasets") or not table.get("agents"):
+        raise CtaError(f"{where}: a cell has a dataset (or datasets) and agents, such as ['cta', 'hiql-analogy']")
+    seeds = table.get("seeds")
+    if type(seeds) is int:
+        table["seeds"] = list(range(min(seeds, MOST_SEEDS + 1)))
+    wanted = from_dict(Wanted, table, where)
+    check_bounds(wanted, f"{where}: ")
+    if len(wanted.seeds) > MOST_SEEDS:
+        raise CtaError(f"{where}: at most {MOST_SEEDS} seeds")
+    for agent in wanted.agents:
+        if is_code(agent):  # nothing in a file is imported, and its jobs would need the module as well
+            raise CtaError(f"{where}: agent {agent} is code of its own: a plan names registered agents only")
+        try:
+            find_stored(agent, "plan")
+        except CtaError as error:
+            raise CtaError(f"{where}: {error}") from None
+    return [_cell(wanted, dataset, agent, settings, where) for dataset in wanted.datasets for agent in wanted.agents]
+
+
+def _cell(wanted: Wanted, dataset: str, agent: str, settings: tuple[tuple[str, Any], ...], where: str) -> Cell:
+    known_spec(dataset)
+    steps = wanted.steps or run_preset(RunConfig(AgentConfig(), dataset=dataset)).steps
+    points = tuple(sorted(set(wanted.eval_points or points_of(dataset))))
+    curve = tuple(sorted(set(wanted.curve_points) - set(points)))
+    if max(points) != steps or max(curve, default=0) > steps:
+        raise CtaError(f"{where}: eval_points must end at the last of {steps} steps")
+    ask = wanted.ask or ("tasks" if wanted.condition == WHOLE else "pairs")
+    if wanted.condition != WHOLE or ask == "pairs":
+        own_pairs(dataset)
+    if ask == "presses":
+        board_of(dataset)
+    same = ("episodes", "curve_episodes", "temperature", "data", "condition")
+    asked = {"curve_points": curve, "settings": settings, "ask": ask, **{name: getattr(wanted, name) for name in same}}
+    return Cell(dataset, agent, tuple(sorted(wanted.seeds)), steps, points, **asked)
+
+
+def _settings(values: Any, where: str) -> tuple[tuple[str, Any], ...]:
+    """Nested tables as dotted names."""
+    if not isinstance(values, dict):
+        raise CtaError(f"{where}: settings is a table of the agent's settings")
+    flat: list[tuple[str, Any]] = []
+    for key, value in values.items():
+        if isinstance(value, dict):
+            flat += [(f"{key}.{inner}", leaf) for inner, leaf in _settings(value, where)]
+        else:
+            flat.append((key, tuple(value) if isinstance(value, list) else value))
+    return tuple(sorted(flat))

@@ -1,0 +1,317 @@
+"""Carrying out a plan: decides from files what is next, and has an engine do it."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cta.errors import CtaError
+from cta.exit_codes import DONE, INTERRUPTED, SEED_STOPPED
+from cta.experiment.signals import Stop
+from cta.grid import processes
+from cta.grid.cells import Cell
+from cta.grid.console import Console, clock
+from cta.grid.engines import Engine, Handle
+from cta.grid.how import How
+from cta.grid.processes import DATA, PACK, SCORE, TRAIN, Job, last_line, log_file
+from cta.grid.rates import Budget, Rates
+from cta.grid.units import Pending, Unit, listed
+from cta.grid.workspace import Workspace
+from cta.scores.schema import RANDOM
+
+POLL_S = 0.5
+LOOK_S = 5.0
+"""How often files are looked at when no job has ended."""
+MEASURED_S = 20.0
+"""A process younger than this has not come up to speed."""
+TRIES = 3
+"""A job that is lost so often without having come further has failed."""
+
+
+@dataclass
+class Running:
+    job: Job
+    handle: Handle
+    began: float
+    stopping: bool = False
+    reached: Callable[[], bool] = lambda: True
+    """Whether what it was started for is there."""
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.began
+
+
+class Runner:
+    """Decides from files what to start; stops everything when the time is up or a signal comes."""
+
+    def __init__(self, space: Workspace, rates: Rates, budget: Budget, how: How, engine: Engine, console: Console):
+        self.space, self.rates, self.budget = space, rates, budget
+        self.how, self.engine, self.console = how, engine, console
+        self.failed: dict[str, str] = {}
+        """What is not tried again, with the reason: run directories, cells, data files, titles of jobs."""
+        self.stop = Stop()
+        """Whether a signal came."""
+        self.running: list[Running] = []
+        self._asked: set[tuple[str, str, int, int]] = set()
+        self._tries: dict[str, tuple[int, int]] = {}
+        self._said: set[str] = set()
+
+    def run(self) -> None:
+        """Until the plan is done, the budget spent, or a signal."""
+        with self.stop.on_signals(say=lambda _: None, how_to_resume="the same command continues"):
+            try:
+                for cell in self.space.plan.cells:
+                    if found := self._publish(cell):
+                        self.console.say(f"{cell.name}: {found} scores found in {self.space.folder} and published")
+                looked, waits = 0.0, False
+                while not self.stop and self.budget.left > 0:
+                    if self._reap() or time.monotonic() - looked > LOOK_S:
+                        looked = time.monotonic()
+                        self._watch()
+                        waits = self._start()
+                    if not self.running and not waits:
+                        return
+                    self.console.tick({run.job.title: progress(run) for run in self.running})
+                    time.sleep(POLL_S)
+            finally:
+                self._wind_down()
+
+    def doing(self, kind: str) -> list[Running]:
+        return [run for run in self.running if run.job.kind == kind]
+
+    # Starting
+
+    def _start(self) -> bool:
+        """Start what there is room for; whether something waits for room."""
+        while (training := self._next_training()) and self._train(training):
+            pass
+        while (data := self._next_data()) and self._make(data.cell):
+            pass
+        if self.how.evaluate == "here":
+            self.score()
+        if self.how.packs:
+            self.pack()
+        return bool(training or data)
+
+    def _train(self, unit: Unit) -> bool:
+        name, target = unit.name + (f", from step {unit.step:,}" if unit.begun else ""), unit.target
+        self.space.write_cell(unit.cell)
+
+        def reached() -> bool:
+            return unit.step >= target or set(unit.seeds) <= set(unit.diverged)
+
+        return self._begin(TRAIN, name, unit, lambda _: processes.train_words(self.space, unit), reached)
+
+    def _make(self, cell: Cell) -> bool:
+        name, file = cell.dataset_name, self.space.source_file(cell)
+        if file.exists():
+            name += " with random windows cut" if cell.condition == RANDOM else " without its pairs"
+            file = self.space.data_file(cell)
+        return self._begin(DATA, name, cell, lambda cores: processes.data_words(self.space, cell, cores), file.exists)
+
+    def _begin(
+        self, kind: str, name: str, subject: Any, words: Callable[[int], list[str]], reached: Callable[[], bool]
+    ) -> bool:
+        kinds = [run.job.kind for run in self.running]
+        if self.engine.room(kind, kinds) < 1:
+            return False
+        cores = self.engine.cores(kind, kinds)
+        job = Job(kind, name, tuple(words(cores)), subject, log_file(self.space, kind, name), cores)
+        self.console.say(job.title)
+        self._asked |= self._asks(job)
+        self.running.append(Running(job, self.engine.start(job), time.monotonic(), reached=reached))
+        return True
+
+    def _waiting(self, *, ready: bool) -> list[Unit]:
+        """Runs to continue, then seeds to begin, in the plan's order, whose data are there or are not."""
+        busy: dict[str, set[int]] = {}
+        for run in self.doing(TRAIN):
+            busy.setdefault(run.job.cell.folder, set()).update(run.job.subject.seeds)
+        found: list[Unit] = []
+        for cell in self.space.plan.cells:
+            data = self.space.data_file(cell)
+            if data.exists() == ready and not {cell.folder, str(data)} & set(self.failed):
+                found += self.space.to_train(cell, busy.get(cell.folder, set()))
+        return sorted((unit for unit in found if str(unit.path) not in self.failed), key=lambda unit: not unit.begun)
+
+    def _next_training(self) -> Unit | None:
+        return next(filter(None, map(self._fitting, self._waiting(ready=True))), None)
+
+    def _next_data(self) -> Unit | None:
+        """The first that waits for its data and would still have time after they are made."""
+        making = {file for run in self.doing(DATA) for file in self._files(run.job.cell)}
+        for unit in self._waiting(ready=False):
+            rows = self.space.rows_to_generate(unit.cell)
+            seconds = self.rates.generate_seconds(rows, self.engine.cores(DATA, []))
+            if not making & self._files(unit.cell) and self._fitting(unit, after=seconds):
+                return unit
+        return None
+
+    def _files(self, cell: Cell) -> set[Path]:
+        return {self.space.data_file(cell), self.space.source_file(cell)}
+
+    def _fitting(self, unit: Unit, *, after: float = 0.0) -> Unit | None:
+        """A run that should end in time, begun after so many seconds, with as many seeds as that allows.
+
+        A cell whose speed was never measured on this device is tried with all its seeds if it would end in time at
+        twice the speed: measuring takes a minute, and a wrong guess would cost the slot.
+        """
+        agent, left = unit.cell.agent, self.budget.left - after
+        for count in [len(unit.seeds)] if unit.begun else range(len(unit.seeds), 0, -1):
+            seconds = self.rates.train_seconds(agent, unit.cell.dataset_name, count, unit.left) or 0.0
+            if left > 0 and seconds / (1 if self.rates.known(agent) else 2) <= left:
+                return self.space.unit(unit.cell, unit.seeds[:count])
+        return None
+
+    def score(self) -> None:
+        """The checkpoints of a run that wait, some of its seeds in each process: starting one takes a while."""
+        waiting = self._new(SCORE, self.space.all_pending())
+        while waiting:
+            first = waiting[0]
+            group = [i for i in waiting if (i.unit, i.urgent) == (first.unit, first.urgent)]
+            room = self.engine.room(SCORE, [run.job.kind for run in self.running])
+            parts = 2 if self.engine.shared else max(1, room)
+            part = set(first.unit.seeds[first.unit.seeds.index(first.seeds[0]) :: parts])
+            items = [replace(item, seeds=tuple(s for s in item.seeds if s in part)) for item in group]
+            items = [item for item in items if item.seeds]
+            steps = ", ".join(f"{item.step:,}" for item in items)
+            name = f"{items[0].unit.cell.name}, seeds {listed(items[0].seeds)}, step {steps}"
+            words = partial(processes.score_words, self.space, items)
+            if not self._begin(SCORE, name, items, words, partial(self._there, SCORE, items)):
+                return
+            waiting = self._new(SCORE, waiting)
+
+    def pack(self) -> None:
+        """Keep the weights of a checkpoint whose scores are missing; once it is scored they go again."""
+        for item in self._new(PACK, self.space.unpacked())[:1]:
+            words = processes.pack_words(self.space, item, self.how.weights)
+            self._begin(PACK, item.name, [item], lambda _, words=words: words, partial(self._there, PACK, [item]))
+
+    def _there(self, kind: str, items: list[Pending]) -> bool:
+        """Whether all of it is scored, or kept if it was to be kept."""
+        cell, scored = items[0].unit.cell, self.space.scored(items[0].unit.cell)
+        wanted = {(seed, item.step) for item in items for seed in item.seeds} - scored
+        return not wanted or (kind == PACK and all(self.space.weights_file(cell, *one).exists() for one in wanted))
+
+    def _ask(self, kind: str, item: Pending, seed: int) -> tuple[str, str, int, int]:
+        return f"{kind} {item.unit.cell.name}", str(item.unit.path), item.step, seed
+
+    def _asks(self, job: Job) -> set[tuple[str, str, int, int]]:
+        items = job.subject if job.kind in (SCORE, PACK) else ()
+        return {self._ask(job.kind, item, seed) for item in items for seed in item.seeds}
+
+    def _new(self, kind: str, found: list[Pending]) -> list[Pending]:
+        """What no job of this kind has been started for.
+
+        The record of a run's last step holds its whole time, which is known when its process has ended.
+        """
+        training = {run.job.subject.path for run in self.doing(TRAIN)}
+        ready = [i for i in found if i.unit.path not in training or (i.settled and i.step != i.unit.cell.steps)]
+        fresh = [replace(i, seeds=tuple(s for s in i.seeds if self._ask(kind, i, s) not in self._asked)) for i in ready]
+        return [item for item in fresh if item.seeds]
+
+    def _watch(self) -> None:
+        """Learn rates from runs that have come up to speed."""
+        for run in self.doing(TRAIN):
+            cell, seeds, (_, rate) = run.job.cell, len(run.job.subject.seeds), run.job.subject.progress()
+            if rate and run.seconds > MEASURED_S:
+                self.rates.measured(cell.agent, cell.dataset_name, seeds, rate * seeds)
+
+    # Ending
+
+    def _reap(self) -> bool:
+        """Note what has ended, and how; whether anything has."""
+        ended = [run for run in self.running if run.handle.poll() is not None]
+        for run in ended:
+            self.running.remove(run)
+            job, code = run.job, run.handle.poll()
+            if code in (DONE, SEED_STOPPED):
+                self._done(run, code)
+            elif code is not None and (code == INTERRUPTED or code < 0):
+                if not run.stopping:
+                    self._again(job, run.handle.last_words())
+            else:
+                self._fail(job, f"{run.handle.last_words()} (exit {code}; log: {job.log})")
+        return bool(ended)
+
+    def _done(self, run: Running, code: int | None) -> None:
+        job = run.job
+        if job.kind == SCORE:
+            self._publish(job.cell)
+        if not run.reached():
+            what = {TRAIN: "its last step", DATA: "the data", SCORE: "all scores", PACK: "all weights"}[job.kind]
+            self._fail(job, f"it ended without {what}: {run.handle.last_words()} (exit {code}; log: {job.log})")
+            return
+        said = "" if code == DONE else f": {run.handle.last_words()}"
+        self.console.say(f"done in {clock(run.seconds)}: {job.title}{said}")
+        unit = job.unit
+        if unit is not None and not any(other.job.unit == unit for other in self.doing(PACK)):  # it reads them
+            self.space.tidy(unit, weights=self.how.evaluate == "here")
+
+    def _publish(self, cell: Cell) -> int:
+        """Scores that are new; whoever reads them together is told what does not belong together."""
+        try:
+            found = self.space.publish(cell)
+            notices = set(self.space.out.notices()) - self._said if found else set()
+        except CtaError as error:
+            self.failed[cell.folder] = f"{cell.name}: {error}"
+            return 0
+        self._said |= notices
+        for notice in notices:
+            self.console.say(f"notice: {notice}")
+        return found
+
+    def _again(self, job: Job, words: str) -> None:
+        """A job that was interrupted or lost: its files are there, and the same command continues."""
+        key = job.title if job.kind != TRAIN else str(job.subject.path)
+        step = job.subject.step if job.kind == TRAIN else 0
+        before, count = self._tries.get(key, (step, 0))
+        count = 1 if step > before else count + 1
+        self._tries[key] = step, count
+        if count >= TRIES:
+            self._fail(job, f"ended {count} times without coming further: {words} (log: {job.log})")
+            return
+        self.console.say(f"to be continued: {job.title}: {words}")
+        self._asked -= self._asks(job)
+
+    def _fail(self, job: Job, reason: str) -> None:
+        """Nobody else stops for it."""
+        self.console.say(f"FAILED: {job.title}: {reason}")
+        text = f"{job.title}: {reason}"
+        if job.kind == TRAIN:
+            self.failed |= {str(job.subject.path): text, job.cell.folder: text}
+        else:
+            self.failed[str(self.space.data_file(job.cell)) if job.kind == DATA else job.title] = text
+
+    def _wind_down(self) -> None:
+        """Stop everything, keep everything: what is trained but not scored must travel."""
+        if self.running:
+            self.console.say("stopping" if self.stop or self.budget.left > 0 else "stopping: the budget is spent")
+        for run in self.running:
+            if run.job.kind != PACK:
+                run.stopping = True
+                run.handle.stop()
+        until = self.budget.last_moment
+        while time.monotonic() < until:
+            self._reap()
+            if self.how.packs:
+                self.pack()
+            if not self.running:
+                return
+            time.sleep(POLL_S)
+        for run in self.running:
+            run.handle.wait(0.1)
+
+
+def progress(run: Running) -> tuple[float | None, str]:
+    """(share done, a word on it) of a job, read from the files it writes."""
+    if run.job.kind != TRAIN:
+        return None, f"{clock(run.seconds)}, {last_line(run.job.log, 'starting')[:60]}"
+    unit: Unit = run.job.subject
+    step, rate = unit.progress()
+    left = f", {clock((unit.cell.steps - step) / rate)} left" if rate else ""
+    note = f"{step:,} of {unit.cell.steps:,}, {rate * len(unit.seeds):,.0f} seed-steps/s{left}"
+    return step / unit.cell.steps, note if rate else "starting"

@@ -1,0 +1,31 @@
+"""Code of one's own, named `module:name` on the command line."""
+
+import importlib
+import os
+import sys
+from typing import Any
+
+from cta.errors import CtaError
+
+loaded: list[str] = []
+"""What has been asked for in this process."""
+
+
+def is_code(name: str) -> bool:
+    """Whether a name is of the form `module:name`."""
+    module, _, attribute = name.partition(":")
+    return bool(module and attribute)
+
+
+def load_plugin(name: str, *, flag: str) -> Any:
+    """What `module:name` stands for, or None if the module lacks it; the module may lie in the current folder."""
+    loaded.append(name)
+    module, _, attribute = name.partition(":")
+    folder = os.getcwd()
+    if folder not in sys.path:
+        sys.path.append(folder)  # to stay: what the module itself imports later lies there too
+    try:
+        return getattr(importlib.import_module(module), attribute, None)
+    except Exception as error:  # a module of one's own may fail in any way while it is imported
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise CtaError(f"{flag} {name}: cannot import {module} ({reason})") from error

@@ -1,0 +1,223 @@
+"""The analogy map of a run, compact enough for a page."""
+
+import base64
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cta.errors import CtaError
+from cta.io.json_files import read_json
+
+FORMAT = 1
+DAMAGE = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, IndexError)
+"""What working with the wrong numbers and words raises."""
+FRAME_PIXELS = 144
+FRAME_QUALITY = 72
+KEPT = ("dataset", "agent", "seed", "step", "method", "tasks", "contexts", "queries", "purity", "purity_by_task")
+KEPT += ("representation", "among")
+"""What of map.json reaches the page as it is."""
+RAW, ACROSS = "g − s", "purity_across_contexts_%"
+TITLES = {
+    "same_task_other_context_%": "Same task, other context, %",
+    "purity_across_contexts_%": "Across contexts, %",
+    "purity_shuffled_labels_%": "Shuffled labels, %",
+}
+
+
+def read_map(run: Path) -> dict[str, Any] | None:
+    """RUN/analogies/map.json with its arrays packed, without frames; None where `cta analogies` was not run."""
+    where = run / "analogies" / "map.json"
+    if not where.exists():
+        return None
+    stored = read_json(where)
+    if stored.get("format") != FORMAT:
+        raise CtaError(
+            f"{where}: format {stored.get('format')!r}, this version reads {FORMAT}; run `cta analogies` again"
+        )
+    try:
+        packed = _packed(stored)
+        return packed | words(packed)
+    except DAMAGE as error:
+        raise _damaged(where, error) from error
+
+
+def _damaged(where: Path, error: Exception) -> CtaError:
+    return CtaError(f"{where} is not a map that `cta analogies` wrote ({error!r:.100}); run it again")
+
+
+def _packed(stored: dict[str, Any]) -> dict[str, Any]:
+    schematic = stored["schematic"]
+    count = len(stored["x"])
+    columns = [stored["y"], stored["task"], stored["context"], schematic["state"], schematic["goal"]]
+    # Maps of earlier versions have neither neighbours from other contexts nor the steps from state to goal.
+    near = {name: stored.get(name) or {} for name in ("neighbours", "neighbours_elsewhere")}
+    columns += [rows for found in near.values() for rows in found.values()]
+    path = stored.get("path")
+    if any(len(column) != count for column in columns):
+        raise ValueError("columns of different lengths")
+    return {
+        **{name: stored.get(name) for name in KEPT},
+        "pairs": count,
+        "places": pack_numbers(np.column_stack([stored["x"], stored["y"]])),
+        "task": pack_integers(stored["task"]),
+        "context": pack_integers(stored["context"]),
+        # A pair may have fewer neighbours than there is room for: −1 becomes a number that no pair has.
+        **{
+            name: {metric: pack_integers(np.where(np.asarray(rows) < 0, count, rows)) for metric, rows in found.items()}
+            for name, found in near.items()
+        },
+        "schematic": {"kind": schematic["kind"], "meaning": schematic["meaning"]}
+        | (
+            _path(path, count)
+            if path
+            else {
+                # Without steps in between: first all states, then all goals.
+                "numbers": pack_numbers([*schematic["state"], *schematic["goal"]]),
+                "state": pack_integers(range(count)),
+                "goal": pack_integers(range(count, 2 * count)),
+            }
+        ),
+        "played": bool(path),
+        "frames": {},
+    }
+
+
+def _path(path: dict[str, Any], count: int) -> dict[str, Any]:
+    """Rows of numbers, and in which of them each pair begins and ends."""
+    ends = {which: np.asarray(path[which]) for which in ("state", "goal")}
+    if any(len(rows) != count or rows.max(initial=-1) >= len(path["numbers"]) for rows in ends.values()):
+        raise ValueError("pairs outside the path")
+    return {"numbers": pack_numbers(path["numbers"])} | {which: pack_integers(rows) for which, rows in ends.items()}
+
+
+def frame_files(run: Path) -> dict[int, tuple[Path, Path]]:
+    """{point: (state image, goal image)}, the named queries and their neighbours first.
+
+    None for the desk, which the page draws just as well from its numbers.
+    """
+    folder = run / "analogies"
+    where = folder / "map.json"
+    stored = read_json(where)
+    if stored["schematic"]["kind"] == "desk":
+        return {}
+    try:
+        frames = {
+            int(point): [folder / pair[name] for name in ("state", "goal")] for point, pair in stored["frames"].items()
+        }
+        if any(not file.resolve().is_relative_to(folder.resolve()) for pair in frames.values() for file in pair):
+            raise ValueError("a frame that is not in its folder")
+        first: list[int] = []
+        for query in stored.get("queries") or []:
+            point = query["point"]
+            first += [point, *(near for rows in stored["neighbours"].values() for near in rows[point])]
+        return {point: (*frames[point],) for point in dict.fromkeys([*first, *frames]) if point in frames}  # pyright: ignore
+    except DAMAGE as error:
+        raise _damaged(where, error) from error
+
+
+def small_image(file: Path) -> str:
+    """An image file as a data address of a small WebP."""
+    from PIL import Image
+
+    try:
+        with Image.open(file) as image:
+            image = image.convert("RGB")
+            image.thumbnail((FRAME_PIXELS, FRAME_PIXELS))
+            buffer = io.BytesIO()
+            image.save(buffer, "WEBP", quality=FRAME_QUALITY, method=4)
+    except OSError as error:
+        raise CtaError(f"{file}: cannot be read as an image ({error})") from error
+    return "data:image/webp;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def words(found: dict[str, Any]) -> dict[str, Any]:
+    """What stands below a map: how it was made in a line, and the tables of neighbour purity."""
+    method = found.get("method") or {}
+    phrases = {"library": "{}", "perplexity": "perplexity {:g}", "iterations": "{} iterations"}
+    rest = ", ".join(phrase.format(method[key]) for key, phrase in phrases.items() if key in method)
+    tables = [
+        ("Are near analogies the same task?", found.get("purity") or []),
+        ("The same for the map's analogies, by task", found.get("purity_by_task") or []),
+    ]
+    return {
+        "says": purity_words(found.get("purity") or []),
+        "about": f"Placed by {method.get('name', 't-SNE')}{f' ({rest})' if rest else ''}.",
+        "tables": [{"title": title, **_purity_table(rows)} for title, rows in tables if rows],
+    }
+
+
+def purity_words(rows: list[dict[str, Any]]) -> list[str]:
+    """What the first table shows: a sentence on the raw difference, and how the learned representations compare."""
+    rates = {row["representation"]: row for row in rows if row["network"] != "untrained"}
+    raw = rates.pop(RAW, None)
+    learned = {name: row for name, row in rates.items() if not name.startswith("ψ")}  # ψ(g) names the goal alone
+    if raw is None or not learned:
+        return []
+    said = []
+    for name, row in learned.items():
+        gap, noise = row[ACROSS] - raw[ACROSS], max(1.0, 2 * row.get(ACROSS.replace("_%", "_sd"), 0.0))
+        relation = "beats that" if gap > noise else "loses to that" if gap < -noise else "is level with that"
+        said.append(f"{name} ({row[ACROSS]:.0f} %) {relation}")
+    chance = raw.get("purity_shuffled_labels_%")
+    known = f" (chance: {chance:.0f} %)" if chance is not None else ""
+    intro = (
+        f"Of a pair's ten nearest from other contexts, {raw[ACROSS]:.0f} % have its task when near means a similar raw "
+        f"difference {RAW}{known}."
+    )
+    return [intro, f"{', '.join(said)}."]
+
+
+def _purity_table(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Columns and rows for the page; a column NAME_sd goes into NAME_%."""
+    names = [name for name in rows[0] if not name.endswith("_sd")]
+
+    def cell(row: dict[str, Any], name: str) -> Any:
+        value, spread = row.get(name), row.get(name.replace("_%", "_sd"))
+        if not name.endswith("_%") or value is None:
+            return "–" if value == "none" else value
+        return {"text": f"{value:.1f} ± {spread:.1f}" if isinstance(spread, float) else f"{value:.1f}", "sort": value}
+
+    columns = [
+        {
+            "title": TITLES.get(name) or name.replace("_%", ", %").replace("_", " ").capitalize(),
+            "number": not isinstance(rows[0][name], str),
+        }
+        for name in names
+    ]
+    return {"columns": columns, "rows": [[cell(row, name) for name in names] for row in rows]}
+
+
+# Arrays of numbers as compact text: base64 of little-endian integers, which the page reads as typed arrays.
+
+
+def pack_integers(values: Any) -> dict[str, Any]:
+    """Non-negative integers, exactly, in the smallest unsigned type."""
+    array = np.asarray(values, np.int64)
+    top = int(array.max(initial=0))
+    if array.min(initial=0) < 0 or top >= 2**32:
+        raise ValueError("a number that is negative or too large")
+    kind = "u8" if top < 2**8 else "u16" if top < 2**16 else "u32"
+    return _text_of(array, kind)
+
+
+def pack_numbers(values: Any) -> dict[str, Any]:
+    """Real numbers (rows, columns) with 16 bits each: column j is offset[j] + scale[j]·integer."""
+    array = np.asarray(values, np.float64)
+    array = array[:, None] if array.ndim == 1 else array
+    if array.ndim != 2 or not (np.abs(array) < 1e30).all():
+        raise ValueError("numbers that are no columns, or too large")
+    low, high = (array.min(0), array.max(0)) if len(array) else (np.zeros(array.shape[1]),) * 2
+    scale = np.where(high > low, (high - low) / (2**16 - 1), 1.0)
+    packed = _text_of(np.rint((array - low) / scale).astype(np.int64), "u16")
+    return packed | {"offset": _short(low), "scale": _short(scale)}
+
+
+def _short(values: np.ndarray) -> list[float]:
+    return [float(f"{value:.8g}") for value in values]
+
+
+def _text_of(array: np.ndarray, kind: str) -> dict[str, Any]:
+    raw = array.astype(f"<{kind[0]}{int(kind[1:]) // 8}").tobytes()
+    return {"kind": kind, "shape": list(array.shape), "data": base64.b64encode(raw).decode()}

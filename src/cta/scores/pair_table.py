@@ -1,0 +1,84 @@
+"""What agents came to on held-out pairs, beside the paper: direct success (success), a column for every pair."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, pstdev
+
+from cta.scores.paper import ALL_PAIRS, paper_pairs
+from cta.scores.schema import WHOLE, Score
+from cta.scores.statistics import KINDS, task_scores
+
+Rate = tuple[float, float]
+"""Mean and standard deviation over seeds, in %."""
+UNCUT = "uncut"
+"""What tables call data from which nothing was cut."""
+
+
+@dataclass(frozen=True)
+class PairLine:
+    """One agent on one kind of data: {pair: {direct, successes, lenient}}; `pairs` ends with "all"."""
+
+    agent: str
+    data: str
+    seeds: int
+    steps: int
+    pairs: Mapping[str, Mapping[str, Rate]]
+
+    def text(self, pair: str, kind: str, *, digits: int = 0) -> str:
+        """Mean and deviation; one seed has no deviation."""
+        if kind not in self.pairs.get(pair, {}):
+            return "–"
+        mean, std = self.pairs[pair][kind]
+        return f"{mean:.{digits}f}" + (f"±{std:.{digits}f}" if self.seeds > 1 else "")
+
+    def both(self, pair: str, *, digits: int = 0) -> str:
+        direct, success = (self.text(pair, kind, digits=digits) for kind in ("direct", "successes"))
+        return f"{direct} ({success})" if pair in self.pairs else "–"
+
+
+def pair_lines(scores: Iterable[Score], agent: str | None = None) -> list[PairLine]:
+    """A line for each agent and condition: a seed's rate is the mean of its last three evaluations.
+
+    Over all pairs, mean and ± are the means over the pairs, as in the paper's table. `agent`: another name.
+    """
+    groups: dict[tuple[str, str], list[Score]] = defaultdict(list)
+    for score in scores:
+        groups[score.agent, score.condition].append(score)
+    return [_line(agent or name, condition, mine) for (name, condition), mine in groups.items()]
+
+
+def _line(agent: str, condition: str, scores: Sequence[Score]) -> PairLine:
+    pairs: dict[str, dict[str, Rate]] = defaultdict(dict)
+    for kind in KINDS:
+        for pair, by_seed in task_scores(scores, kind).items():
+            pairs[pair][kind] = fmean(by_seed.values()), pstdev(by_seed.values())
+    found = [*pairs.values()]
+    pairs[ALL_PAIRS] = {kind: (fmean(f[kind][0] for f in found), fmean(f[kind][1] for f in found)) for kind in KINDS}
+    data, seeds = UNCUT if condition == WHOLE else condition, len({score.seed for score in scores})
+    return PairLine(agent, data, seeds, max(score.step for score in scores), pairs)
+
+
+def paper_lines(dataset: str) -> list[PairLine]:
+    """The paper's numbers for this dataset; none for worlds of our own."""
+    found: dict[str, dict[str, dict[str, Rate]]] = defaultdict(dict)
+    scores = [score for score in paper_pairs() if score.dataset == dataset]
+    for score in scores:
+        rates = {"direct": (score.direct, score.direct_std), "successes": (score.success, score.success_std)}
+        found[score.agent][score.pair] = rates
+    return [PairLine(agent, "paper", scores[0].seeds, 1_000_000, pairs) for agent, pairs in found.items()]
+
+
+def merge(ours: Sequence[PairLine], paper: Sequence[PairLine]) -> list[PairLine]:
+    """Each agent's lines together, the paper's below ours; agents of the paper alone are left out."""
+    agents = dict.fromkeys(line.agent for line in ours)
+    return [line for agent in agents for line in (*ours, *paper) if line.agent == agent]
+
+
+def as_table(lines: Sequence[PairLine]) -> list[list[str]]:
+    pairs = list(dict.fromkeys(pair for line in lines for pair in line.pairs if pair != ALL_PAIRS))
+    rows = [["agent", "data", "seeds", "steps", *pairs, ALL_PAIRS, "lenient, all"]]
+    for line in lines:
+        numbers = [*(line.both(pair) for pair in (*pairs, ALL_PAIRS)), line.text(ALL_PAIRS, "lenient")]
+        rows.append([line.agent, line.data, str(line.seeds), f"{line.steps:,}", *numbers])
+    return rows

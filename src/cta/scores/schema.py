@@ -1,0 +1,197 @@
+"""One row of scores, what scores belong together, and the one reader and writer of their files."""
+
+import csv
+import hashlib
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cta.errors import CtaError
+from cta.io.csv_log import csv_text
+from cta.io.files import safe_name, write_whole
+
+WHOLE, HELD_OUT, RANDOM = "whole", "held-out", "random"
+"""What an agent was trained on: everything, data without the held-out pairs, data without random windows."""
+TRAINED_ON = {WHOLE: "", HELD_OUT: ", held-out pairs", RANDOM: ", random windows cut"}
+"""In words, after the name of a dataset."""
+CONDITIONS = tuple(TRAINED_ON)
+ASKED = ("tasks", "pairs", "presses")
+"""What a score is of: a world's tasks, held-out pairs (pair1, …), or goals so many presses away (presses1, …)."""
+PAIR = "pair"
+
+
+class Score(NamedTuple):
+    """`successes` of `episodes` episodes of a task, by the policy of a seed at a step.
+
+    `direct` and `lenient` count the successes of held-out pairs that were direct; ordinary tasks have none.
+    """
+
+    dataset: str
+    agent: str
+    settings: str
+    condition: str
+    seed: int
+    step: int
+    task: str
+    episodes: int
+    successes: int
+    direct: int | None = None
+    lenient: int | None = None
+
+    @property
+    def key(self) -> "CellKey":
+        return CellKey(*self[:4])
+
+    @property
+    def of_pair(self) -> bool:
+        return self.task.startswith(PAIR)
+
+    @property
+    def asked(self) -> str:
+        """Of which kind it is, one of `ASKED`."""
+        return next((kind for kind in ASKED[1:] if self.task.startswith(kind.removesuffix("s"))), ASKED[0])
+
+    @property
+    def rate(self) -> float:
+        return self.successes / self.episodes
+
+    def row(self) -> dict[str, Any]:
+        return {name: "" if value is None else value for name, value in self._asdict().items()}
+
+
+COLUMNS = Score._fields
+OLD_COLUMNS = ("dataset", "agent", "seed", "step", "task", "episodes", "successes")
+OLD_PAIR_COLUMNS = (*OLD_COLUMNS, "pair", "direct", "lenient")
+SCORED_HOW = ("env", "temperature", "noise", "eval_seed", "mujoco")
+"""Columns after the others in a run's `evaluate.csv`."""
+LONGEST = 150
+_NUMBERS = ("seed", "step", "episodes", "successes", "direct", "lenient")
+_LEADS_OUT = set("/\\<>")
+"""In no name: what a path or a page would act on."""
+_TASK = re.compile(r"(pair|presses)?\d{1,3}", re.ASCII)
+_NUMBER = re.compile(r"\d{1,15}", re.ASCII)
+
+
+class CellKey(NamedTuple):
+    """What scores belong together: one agent with one set of settings, trained on one kind of data."""
+
+    dataset: str
+    agent: str
+    settings: str = ""
+    condition: str = WHOLE
+
+    @property
+    def name(self) -> str:
+        settings = f" ({self.settings})" if self.settings else ""
+        return f"{self.agent}{settings} on {self.dataset}{TRAINED_ON[self.condition]}"
+
+    @property
+    def stem(self) -> str:
+        """The name of its files, without ending; a digest tells apart what would become the same name."""
+        parts = [safe_name(self.dataset), safe_name(self.agent).replace(".", "-")]
+        parts += [safe_name(self.settings)] if self.settings else []
+        name = ".".join(parts + ([self.condition] if self.condition != WHOLE else []))
+        if len(name) > LONGEST or safe_name(self.settings or "-") != (self.settings or "unnamed"):
+            name = f"{name[:LONGEST]}.{hashlib.sha256(repr(self).encode()).hexdigest()[:8]}"
+        return name
+
+    def check(self, where: str) -> "CellKey":
+        """Itself, if these are names; an error that names the place if not."""
+        for what, value, least, most in (
+            ("the name of a dataset", self.dataset, 1, 120),
+            ("the name of an agent", self.agent, 1, 120),
+            ("a key of settings", self.settings, 0, 400),
+        ):
+            good = isinstance(value, str) and least <= len(value) <= most and value.isprintable()
+            if not good or _LEADS_OUT & set(value):
+                raise CtaError(f"{where}: {value!r:.60} is not {what}")
+        if self.condition not in CONDITIONS:
+            raise CtaError(f"{where}: condition {self.condition!r:.60}: it is one of {', '.join(CONDITIONS)}")
+        return self
+
+
+def make_score(values: Mapping[str, Any], where: str = "row") -> Score:
+    """A row from text or numbers; anything that cannot be a score is an error that names the place."""
+    found = {name: str(values.get(name, "")) for name in COLUMNS}
+    CellKey(*(found[name] for name in COLUMNS[:4])).check(where)
+    if not _TASK.fullmatch(found["task"]):
+        raise CtaError(
+            f"{where}: {found['task']!r:.60} is neither the number of a task nor a pair nor a number of presses"
+        )
+    numbers: dict[str, int | None] = {}
+    for name in _NUMBERS:
+        if found[name] in ("", "None") and name in ("direct", "lenient"):
+            numbers[name] = None
+        elif not _NUMBER.fullmatch(found[name]):
+            raise CtaError(f"{where}: {name} is not a whole number ({found[name]!r:.40})")
+        else:
+            numbers[name] = int(found[name])
+    score = Score(**{**found, **numbers})  # pyright: ignore[reportArgumentType]
+    if score.episodes < 1 or score.successes > score.episodes:
+        raise CtaError(f"{where}: {score.successes} successes in {score.episodes} episodes")
+    if score.of_pair != (score.direct is not None) or score.of_pair != (score.lenient is not None):
+        raise CtaError(f"{where}: pairs have direct and lenient successes, tasks have none")
+    if max(score.direct or 0, score.lenient or 0) > score.successes:
+        raise CtaError(f"{where}: more direct successes than successes")
+    return score
+
+
+def read_scores(path: Path, *, settings: str = "", condition: str | None = None, growing: bool = False) -> list[Score]:
+    """All rows of a file, in this or an older layout.
+
+    Older files do not say with which settings and on what their agent was trained: `settings` and `condition` do
+    (by default data without the pairs where pairs are scored). `growing`: the log of a run, whose last line may be half
+    written, and where the same policy may have been scored in several ways.
+    """
+    try:
+        text = path.read_bytes().decode()
+    except OSError as error:
+        raise CtaError(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError:
+        raise CtaError(f"{path}: not a CSV file (not UTF-8 text)") from None
+    if growing:
+        text = text[: text.rfind("\n") + 1]
+    scores = []
+    try:
+        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+        columns = tuple(next(reader, ()))
+        if not columns and growing:
+            return []
+        complete = _completion(columns, path, settings, condition)
+        for cells in reader:
+            where = f"{path}, line {reader.line_num}"
+            if len(cells) != len(columns):
+                raise CtaError(f"{where}: not {len(columns)} columns")
+            scores.append(make_score(complete(dict(zip(columns, cells, strict=True))), where))
+    except csv.Error as error:
+        raise CtaError(f"{path}: not a CSV file ({error})") from None
+    seen: set[tuple[Any, ...]] = set()
+    for score in scores:
+        if score[:7] in seen and not growing:
+            raise CtaError(f"{path}: seed {score.seed}, step {score.step}, task {score.task} is there twice")
+        seen.add(score[:7])
+    return scores
+
+
+def _completion(columns: Sequence[str], path: Path, settings: str, condition: str | None) -> Any:
+    """What makes a row of this layout one of the present layout."""
+    plain = tuple(name for name in columns if name not in SCORED_HOW)
+    if plain == COLUMNS:
+        return lambda row: row
+    if plain == OLD_COLUMNS:
+        return lambda row: row | {"settings": settings, "condition": condition or WHOLE}
+    if plain == OLD_PAIR_COLUMNS:
+        return lambda row: row | {"settings": settings, "condition": condition or HELD_OUT, "task": row["pair"]}
+    raise CtaError(f"{path}: not a file of scores: the columns must be exactly {','.join(COLUMNS)}")
+
+
+def write_scores(path: Path, scores: Iterable[Score]) -> None:
+    """The whole file or none of it, sorted by seed, step and task."""
+    write_whole(path, csv_text([COLUMNS, *([*score.row().values()] for score in sorted(scores, key=order))]))
+
+
+def order(score: Score) -> tuple[Any, ...]:
+    """Where a row belongs; pair10 comes after pair9."""
+    return (*score[:6], ASKED.index(score.asked), int(score.task.lstrip("".join(ASKED))))
