@@ -78,8 +78,8 @@ def test_a_folder_with_other_things_or_another_demo_is_refused(tmp_path, capsys)
     assert run(["demo", "--out", str(tmp_path)]) == 1
     assert "not empty" in capsys.readouterr().err
     out = tmp_path / "demo"
-    demo.enter(out, demo.Settings(seeds="2", steps=30))
-    demo.enter(out, demo.Settings(seeds="2", steps=30))
+    demo.enter(out, "2", 30)
+    demo.enter(out, "2", 30)
     assert "continuing" in capsys.readouterr().out
     assert run(["demo", "--seeds", "2", "--steps", "40", "--out", str(out)]) == 1
     assert "seeds 2 and steps 30" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from statistics import fmean, pstdev, stdev
 import numpy as np
 import pytest
 
-from cta.cli.demo import Settings
+from cta.cli.demo import Command
 from cta.envs.desk_play import generate_play
 from cta.io.text_tables import pipe_table as markdown
 from cta.ooc import Rule, find_layout, held_out_of
@@ -88,8 +88,8 @@ def test_what_is_said_of_half_the_steps_is_the_records():
 
 
 def test_what_is_said_of_the_demo_is_what_it_says_of_these_seeds():
-    count = int(Settings().seeds)
-    assert f"with the first {('four', 'five', 'six')[count - 4]} of these seeds" in PAGE and Settings().steps == 6_000
+    count = int(Command().seeds)
+    assert f"with the first {('four', 'five', 'six')[count - 4]} of these seeds" in PAGE and Command().steps == 6_000
     rows = {name: scores("held-out", agent) for name, agent in (("CTA", "cta"), ("HIQL", "hiql"))}
     answer = PairAnswer.of({name: [row for row in found if row.seed < count] for name, found in rows.items()})
     assert answer.interval is not None and not answer.told

@@ -8,26 +8,18 @@ import time
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Annotated
 
-import tyro
 from rich.console import Console
 
-from cta.cli import DONE, SEED_STOPPED, run
+from cta.cli import run
+from cta.cli.train import parse_seeds
 from cta.errors import CtaError
+from cta.exit_codes import DONE, SEED_STOPPED
 from cta.scores.paper import ALL_PAIRS
 from cta.scores.schema import Score
+from cta.validation import Bounds, Count
 
-DESCRIPTION = """\
-The paper's question on an embedded world, in minutes, without a GPU or a simulator: cut held-out pairs of context and
-task out of play data, train CTA and a baseline on what is left, ask both for the held-out pairs, map CTA's analogies,
-and write one page about it all.
-
-The world is a square of nine buttons with lights: a press flips the button's own light and those beside it. Data,
-training and scoring are a plan like those of `cta reproduce`. Stopped anywhere, the same command continues.
-
-  cta demo
-  cta demo --seeds 8 --steps 6000
-"""
 DATASET = "lights-3x3-play-v0"
 AGENTS = ("cta", "hiql")
 WORLD = """\
@@ -48,60 +40,56 @@ CURVE_SHARE, CURVE_EPISODES = 0.4, 20
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How much to train, and where."""
+class Command:
+    """The paper's question on an embedded world, in minutes, without a GPU or a simulator: cut held-out pairs of
+    context and task out of play data, train CTA and a baseline on what is left, ask both for the held-out pairs, map
+    CTA's analogies, and write one page about it all.
+
+    The world is a square of nine buttons with lights: a press flips the button's own light and those beside it. Data,
+    training and scoring are a plan like those of `cta reproduce`. Stopped anywhere, the same command continues.
+
+      cta demo
+      cta demo --seeds 8 --steps 6000
+    """
 
     seeds: str = "4"
     """Seeds of each agent: a count or a list, as in `cta train`."""
-    steps: int = 6_000
+    steps: Count = 6_000
     """Optimiser steps of each agent."""
-    pairs: int = 3_000
+    pairs: Annotated[int, Bounds("be at least 5", lambda pairs: pairs >= 5)] = 3_000
     """Points of the analogy map."""
     out: Path | None = None
     """Folder for data, runs and the page (default: runs/demo-SEEDS-STEPS)."""
 
-
-def main(argv: list[str]) -> int:
-    settings = tyro.cli(Settings, args=argv, prog="cta demo", description=DESCRIPTION)
-    check(settings)
-    out = settings.out or Path("runs") / f"demo-{settings.seeds}-{settings.steps}"
-    enter(out, settings)
-    began = time.monotonic()
-    found, runs, code = train(settings, out)
-    if code not in (DONE, SEED_STOPPED):
-        print("the same command continues")
-        return code
-    for command in (
-        ["analogies", runs[0], "--pairs", str(settings.pairs), "--frames", "0"],
-        ["report", *runs, "--out", str(out / "page")],
-    ):
-        print(f"\n$ cta {shlex.join(command)}", flush=True)
-        code = run(command)
-        if code != DONE:
+    def __call__(self) -> int:
+        seeds = parse_seeds(self.seeds)
+        if find_spec("openTSNE") is None:
+            raise CtaError("the map needs openTSNE: pip install 'cta[report]'")
+        out = self.out or Path("runs") / f"demo-{self.seeds}-{self.steps}"
+        enter(out, self.seeds, self.steps)
+        began = time.monotonic()
+        found, runs, code = train(seeds, self.steps, out)
+        if code not in (DONE, SEED_STOPPED):
+            print("the same command continues")
             return code
-    conclude(found, out / "page" / "index.html", runs[0])
-    print(f"\nseeds {settings.seeds}, {settings.steps:,} steps, {(time.monotonic() - began) / 60:.1f} minutes")
-    return DONE
+        for command in (
+            ["analogies", runs[0], "--pairs", str(self.pairs), "--frames", "0"],
+            ["report", *runs, "--out", str(out / "page")],
+        ):
+            print(f"\n$ cta {shlex.join(command)}", flush=True)
+            code = run(command)
+            if code != DONE:
+                return code
+        conclude(found, out / "page" / "index.html", runs[0])
+        print(f"\nseeds {self.seeds}, {self.steps:,} steps, {(time.monotonic() - began) / 60:.1f} minutes")
+        return DONE
 
 
-def check(settings: Settings) -> None:
-    """Complain before anything is done about what a later command would refuse."""
-    from cta.cli.train import parse_seeds
-
-    parse_seeds(settings.seeds)
-    if settings.steps < 1:
-        raise CtaError(f"--steps must be at least 1, not {settings.steps}")
-    if settings.pairs < 5:
-        raise CtaError(f"--pairs: a map needs at least 5 pairs, not {settings.pairs}")
-    if find_spec("openTSNE") is None:
-        raise CtaError("the map needs openTSNE: pip install 'cta[report]'")
-
-
-def enter(out: Path, settings: Settings) -> None:
+def enter(out: Path, seeds: str, steps: int) -> None:
     """Begin in an empty folder, or continue the demo that was begun there."""
     from cta.io.json_files import read_json, write_json
 
-    record, mine = out / "demo.json", {"seeds": settings.seeds, "steps": settings.steps}
+    record, mine = out / "demo.json", {"seeds": seeds, "steps": steps}
     if record.is_file():
         found = read_json(record, {"seeds": str, "steps": int})
         if found != mine:
@@ -114,14 +102,13 @@ def enter(out: Path, settings: Settings) -> None:
         write_json(record, mine)
 
 
-def train(settings: Settings, out: Path) -> tuple[dict[str, list[Score]], list[str], int]:
+def train(seeds: tuple[int, ...], steps: int, out: Path) -> tuple[dict[str, list[Score]], list[str], int]:
     """Both agents on cut data, scored on the world's tasks over training and on the pairs at its end.
 
     Returns the scores on pairs by the agents' names, the run directories, with the scores in the tables that the page
     reads, and the exit code.
     """
     from cta.agents import find
-    from cta.cli.train import parse_seeds
     from cta.grid.ablation import scored_cell
     from cta.grid.how import How
     from cta.grid.plan import Plan
@@ -139,7 +126,6 @@ def train(settings: Settings, out: Path) -> tuple[dict[str, list[Score]], list[s
     for number, pair in held_out.numbered():
         print(f"  pair{number}: {pair.describe(held_out.layout)}")
     print(flush=True)
-    seeds, steps = parse_seeds(settings.seeds), settings.steps
     asked = Study(DATASET, held_out, agents=AGENTS, seeds=seeds, steps=steps).plan().cells
     every = max(1, round(CURVE_SHARE * steps))
     curves = [scored_cell(DATASET, agent, seeds, steps, every, CURVE_EPISODES, condition=HELD_OUT) for agent in AGENTS]
