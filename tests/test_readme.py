@@ -9,7 +9,6 @@ from importlib import import_module
 from pathlib import Path
 from statistics import fmean, pstdev
 
-import numpy as np
 import pytest
 import tyro
 
@@ -168,7 +167,7 @@ def test_a_command_line_with_a_mistake_is_not_understood(monkeypatch):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_examples_parse_and_their_imports_exist(page):
-    for code in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M):
+    for code in examples(page):
         tree = ast.parse(code)
         known = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module != "load"]
         for node in known:
@@ -179,27 +178,33 @@ def test_python_examples_parse_and_their_imports_exist(page):
                 assert node.attr in cta.__all__, node.attr
 
 
-def test_the_example_of_the_theory_runs():
-    code = next(
-        c for c in re.findall(r"```python\n(.*?)```", (ROOT / "docs/theory.md").read_text(), re.S) if "MDP" in c
-    )
-    cells = [(x, y) for x in range(3) for y in range(2)]
-    moves = [(1, 0), (-1, 0), (0, 1), (0, -1)]
-    reached = [[(min(max(x + dx, 0), 2), min(max(y + dy, 0), 1)) for dx, dy in moves] for x, y in cells]
-    successors = np.array([[cells.index(cell) for cell in row] for row in reached])
-    exec(code, {"successors": successors, "positions": np.array(cells)})
+def examples(page):
+    """The Python examples of a page, as one would paste them."""
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.S | re.M)
 
 
-def test_python_examples_run(tmp_path, monkeypatch):
+def test_the_examples_of_the_readme_run_when_pasted(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    generator = np.random.default_rng(0)
-    desk, own = re.findall(r"```python\n(.*?)```", TEXT, re.S)
-    names = {"observation": np.zeros(8, np.float32), "goal": np.ones(8, np.float32)}
+    desk, own = examples("README.md")
+    names = {}
     exec(desk.replace("steps=2000", "steps=10, log_interval=10, eval_episodes=2"), names)
     assert names["action"].shape == (3,)
-    names = {
-        "observations": generator.normal(size=(620, 4)).astype(np.float32),
-        "actions": generator.uniform(-1, 1, size=(620, 2)).astype(np.float32),
-    }
-    exec(own.replace("20_000", "4"), names)
+    exec(own.replace("20_000", "4"), {})
     assert (tmp_path / "mine.npz").exists()
+
+
+def test_the_examples_of_other_pages_run_when_pasted(tmp_path, monkeypatch, capsys):
+    """The other pages have tests of their own: test_own_data, test_plugins, test_site."""
+    monkeypatch.chdir(tmp_path)
+    quick = 'agent="gcbc", steps=4, eval_episodes=1, run_dir="run"'
+    (api,), (report,), (theory,) = (examples(f"docs/{name}.md") for name in ("api", "report", "theory"))
+    exec(api.replace("steps=2000", quick), {})
+    exec(report.replace("runs/desk-play-v0/cta-20260101-120000", "run"), {})
+    assert "page/index.html" in capsys.readouterr().out
+    exec(theory, {})
+    assert "Invariance(within=0.0" in capsys.readouterr().out
+
+
+def test_every_page_with_python_examples_is_run_by_a_test():
+    known = {"README.md", "api.md", "report.md", "theory.md", "own-data.md", "new-agent.md", "new-world.md"}
+    assert {page.name for page in PAGES if examples(page)} == known
