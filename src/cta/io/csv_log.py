@@ -6,7 +6,7 @@ import io
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from cta.errors import CtaError
 from cta.io.file_lock import file_lock
@@ -14,6 +14,7 @@ from cta.io.files import write_whole
 from cta.io.json_files import MOST
 
 Row = Mapping[str, Any]
+T = TypeVar("T")
 
 
 class CsvLog:
@@ -26,10 +27,10 @@ class CsvLog:
     def __init__(self, path: Path, columns: Sequence[str] | None = None):
         self.path = path
         self._columns = _header(path)
-        if self._columns is None and columns:
+        if columns and not self._columns:
             with file_lock(path):
                 self._columns = _header(path)
-                if self._columns is None:
+                if not self._columns:
                     self._columns = list(columns)
                     self._write([self._columns])
 
@@ -37,17 +38,17 @@ class CsvLog:
         """Write rows; the first row ever written fixes the columns."""
         if not rows:
             return
-        header = [list(rows[0])] if self._columns is None else []
-        self._columns = header[0] if header else self._columns
+        header = [] if self._columns else [list(rows[0])]
+        self._columns = self._columns or header[0]
         self._write(header + self._cells(rows))
 
     def _cells(self, rows: Sequence[Row]) -> list[list[str]]:
-        return [[_text(row.get(column, "")) for column in self._columns or []] for row in rows]
+        return [[_text(row.get(column, "")) for column in self._columns] for row in rows]
 
     def _write(self, lines: Sequence[Sequence[str]]) -> None:
         # Unbuffered: a buffer would try once more to write what found no room.
         with self.path.open("ab", buffering=0) as file:
-            end = _end_of_lines(self.path)
+            end = len(_whole_lines(self.path))
             file.truncate(end)
             rest = memoryview(csv_text(lines).encode())
             try:
@@ -64,14 +65,8 @@ class CsvLog:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def read(self) -> list[dict[str, str]]:
-        if not self.path.exists():
-            return []
-        text = self.path.read_bytes()
-        lines = text[: text.rfind(b"\n") + 1].decode(errors="replace").splitlines()
-        try:
-            return [row for row in csv.DictReader(lines) if None not in row and None not in row.values()]
-        except csv.Error as error:
-            raise CtaError(f"{self.path}: not a CSV file ({error})") from None
+        rows = _parsed(self.path, csv.DictReader)
+        return [row for row in rows if None not in row and None not in row.values()]
 
     def keep(self, wanted: Callable[[dict[str, str]], bool]) -> None:
         """Drop all other rows, and half lines."""
@@ -85,32 +80,25 @@ class CsvLog:
 
     def replace(self, rows: Sequence[Row]) -> None:
         """Exactly these rows, in place of what is there, in one piece."""
-        write_whole(self.path, csv_text([*([self._columns] if self._columns else []), *self._cells(rows)]))
+        write_whole(self.path, csv_text([self._columns, *self._cells(rows)] if self._columns else []))
 
 
-def _header(path: Path) -> list[str] | None:
-    """The columns of a file that has a whole first line."""
-    if not path.exists() or not _end_of_lines(path):
-        return None
-    with path.open(newline="", errors="replace") as file:
-        try:
-            return next(csv.reader(file))
-        except csv.Error as error:
-            raise CtaError(f"{path}: not a CSV file ({error})") from None
+def _header(path: Path) -> list[str]:
+    """The columns of a file that has a whole first line, else none."""
+    return next(iter(_parsed(path, csv.reader)), [])
 
 
-def _end_of_lines(path: Path) -> int:
-    """The size of a file without the half line at its end."""
-    with path.open("rb") as file:
-        end = file.seek(0, os.SEEK_END)
-        while end:
-            start = max(0, end - (1 << 16))
-            file.seek(start)
-            at = file.read(end - start).rfind(b"\n")
-            if at >= 0:
-                return start + at + 1
-            end = start
-        return 0
+def _parsed(path: Path, reader: Callable[[list[str]], Iterable[T]]) -> list[T]:
+    try:
+        return list(reader(_whole_lines(path).decode(errors="replace").splitlines()))
+    except csv.Error as error:
+        raise CtaError(f"{path}: not a CSV file ({error})") from None
+
+
+def _whole_lines(path: Path) -> bytes:
+    """The content of a file, if there is one, without the half line at its end."""
+    content = path.read_bytes() if path.exists() else b""
+    return content[: content.rfind(b"\n") + 1]
 
 
 def whole_number(row: Row, column: str, path: Path) -> int:

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 NO_LOCKS = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}
@@ -36,8 +36,9 @@ def open_claimed(path: Path, claim: Callable[[int], object]) -> int:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             claim(file)
-            if is_file(path, file):
-                return file
+            with suppress(FileNotFoundError):
+                if os.path.samestat(path.stat(), os.fstat(file)):
+                    return file
         except BaseException:
             os.close(file)
             raise
@@ -71,10 +72,3 @@ def _lock_at_once(file: int) -> bool:
         if error.errno not in NO_LOCKS:
             raise
     return True
-
-
-def is_file(path: Path, file: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(file))
-    except FileNotFoundError:
-        return False

@@ -60,14 +60,20 @@ def writing(path: Path) -> Iterator[BinaryIO]:
             fresh.unlink()
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """The content of a TOML file; whatever is wrong with it is one line that names it."""
+def read_content(path: Path) -> bytes:
+    """All of a file; whatever is in the way is one line that names it."""
     try:
         if path.exists() and not path.is_file():  # a pipe or a device would be read without end
             raise CtaError(f"{path} is not a file")
-        return tomllib.loads(path.read_bytes().decode())
-    except OSError as error:
-        raise CtaError(f"{path}: cannot be read ({error.strerror or error})") from None
+        return path.read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: of a name that can be none
+        raise CtaError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file; whatever is wrong with it is one line that names it."""
+    try:
+        return tomllib.loads(read_content(path).decode())
     except (ValueError, RecursionError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise CtaError(f"{path}: not valid TOML ({reason})") from None

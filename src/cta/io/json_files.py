@@ -7,10 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from cta.errors import CtaError
-from cta.io.files import write_whole
+from cta.io.files import read_content, write_whole
 
 MOST = 2**53
 """Whole numbers that are worked with end here: every float holds them."""
+LIMITS = {int: MOST, float: 1e300}
+WORDS = {
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object",
+}
 
 
 def write_json(path: Path, values: Any) -> None:
@@ -20,11 +29,7 @@ def write_json(path: Path, values: Any) -> None:
 
 def read_json(path: Path, shape: Any = None) -> dict[str, Any]:
     """The object in a file, of this shape (see `check_shape`); what is none is an error that names the file."""
-    try:
-        content = path.read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: of a name that can be none
-        raise CtaError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
-    values = parse_json(content, str(path))
+    values = parse_json(read_content(path), str(path))
     check_shape(values, shape, str(path))
     return values
 
@@ -76,14 +81,15 @@ def check_shape(value: Any, shape: Any, where: str) -> None:
     A type is itself (float takes whole numbers too), [shape] a list of such, (shape, None) such a value or null.
     A dictionary has the shape of its keys' values: of those that are there, and "key!" must be; `...` stands for all.
     """
-    if shape is None:
+    if shape is None or (isinstance(shape, tuple) and value is None):
         return
-    if isinstance(shape, tuple):
-        if value is None:
-            return
-        shape = shape[0]
-    if not _begins(value, shape):
-        raise CtaError(f"{where}: {value!r:.40} is not {_words(shape)}")
+    shape = shape[0] if isinstance(shape, tuple) else shape
+    kind: Any = shape if isinstance(shape, type) else type(shape)
+    good = isinstance(value, (int, float) if kind is float else kind)
+    if good and kind in LIMITS:
+        good = not isinstance(value, bool) and abs(value) <= LIMITS[kind]
+    if not good:
+        raise CtaError(f"{where}: {value!r:.40} is not {WORDS[kind]}")
     if isinstance(shape, list):
         for item in value:
             check_shape(item, shape[0], where)
@@ -96,21 +102,3 @@ def check_shape(value: Any, shape: Any, where: str) -> None:
                 check_shape(value[key], inner, f"{where}: {key}")
             elif key != name:
                 raise CtaError(f"{where}: '{key}' is missing")
-
-
-def _begins(value: Any, shape: Any) -> bool:
-    """Whether a value is of the kind of a shape, whatever is inside it."""
-    if isinstance(shape, list | dict):
-        return isinstance(value, type(shape))
-    if shape in (int, float):
-        kinds = (int,) if shape is int else (int, float)
-        return (
-            isinstance(value, kinds) and not isinstance(value, bool) and abs(value) <= (MOST if shape is int else 1e300)
-        )
-    return isinstance(value, shape)
-
-
-def _words(shape: Any) -> str:
-    if isinstance(shape, list | dict):
-        return "a list" if isinstance(shape, list) else "an object"
-    return {int: "a whole number", float: "a number", str: "text", dict: "an object", bool: "true or false"}[shape]

@@ -36,11 +36,10 @@ def known_maker(made: Any, where: str) -> dict[str, Any] | None:
     """How data were made, as we write it; an empty record if others wrote it in a way of their own."""
     if made is None:
         return None
-    if isinstance(made, dict) and (made.get("created_by") == "cta" or "ooc" in made):
-        check_shape(made, MADE, f"{where}: provenance")
-        return made
     try:
-        check_shape(made, MADE, where)
+        check_shape(made, MADE, f"{where}: provenance")
     except CtaError:
+        if isinstance(made, dict) and (made.get("created_by") == "cta" or "ooc" in made):
+            raise
         return {}
     return made
