@@ -85,10 +85,8 @@ def check_shape(value: Any, shape: Any, where: str) -> None:
         return
     shape = shape[0] if isinstance(shape, tuple) else shape
     kind: Any = shape if isinstance(shape, type) else type(shape)
-    good = isinstance(value, (int, float) if kind is float else kind)
-    if good and kind in LIMITS:
-        good = not isinstance(value, bool) and abs(value) <= LIMITS[kind]
-    if not good:
+    allowed: Any = (int, float) if kind is float else kind
+    if not isinstance(value, allowed) or (kind in LIMITS and (type(value) is bool or abs(value) > LIMITS[kind])):
         raise CtaError(f"{where}: {value!r:.40} is not {WORDS[kind]}")
     if isinstance(shape, list):
         for item in value:
