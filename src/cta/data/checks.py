@@ -10,18 +10,16 @@ from cta.errors import CtaError
 from cta.units import Bounds
 
 
-def as_observations(values: Any, *, label: str, key: str = "observations") -> np.ndarray:
-    """float32 states or uint8 images; other floating types are converted."""
+def as_numbers(values: Any, *, label: str, key: str, images: bool = False) -> np.ndarray:
+    """float32, converted from other floating types; `images` may also be uint8."""
     array = _plain_array(values, label=label, key=key)
-    if array.dtype == np.uint8:
+    if images and array.dtype == np.uint8:
         return np.ascontiguousarray(array)
-    return _as_float32(array, label=label, key=key, hint="float32 (states) or uint8 (images)")
-
-
-def as_actions(values: Any, *, label: str) -> np.ndarray:
-    """float32 actions of shape (N, A)."""
-    array = _plain_array(values, label=label, key="actions")
-    return _as_float32(array, label=label, key="actions", hint="float32")
+    if array.dtype.kind != "f":
+        wanted = "float32 (states) or uint8 (images)" if images else "float32"
+        raise CtaError(f"{label}: {key} have dtype {array.dtype}; use {wanted}")
+    with np.errstate(over="ignore"):  # what overflows becomes infinite and is reported by `check_finite`
+        return np.ascontiguousarray(array, dtype=np.float32)
 
 
 def as_terminals(values: Any, *, label: str, key: str = "terminals") -> np.ndarray:
@@ -47,13 +45,6 @@ def _plain_array(values: Any, *, label: str, key: str) -> np.ndarray:
     if array.ndim == 0:
         raise CtaError(f"{label}: {key} is a single value; expected an array with one row per time step")
     return array
-
-
-def _as_float32(array: np.ndarray, *, label: str, key: str, hint: str) -> np.ndarray:
-    if array.dtype.kind != "f":
-        raise CtaError(f"{label}: {key} have dtype {array.dtype}; use {hint}")
-    with np.errstate(over="ignore"):  # what overflows becomes infinite and is reported by `check_finite`
-        return np.ascontiguousarray(array, dtype=np.float32)
 
 
 def check_shapes(observations: np.ndarray, actions: np.ndarray, terminals: np.ndarray, *, label: str) -> None:
@@ -111,17 +102,18 @@ def check_action_range(actions: np.ndarray, bounds: Bounds | None, *, label: str
             "action_high in the data, or --action-bounds LOW HIGH), or rescale them"
         )
     if bad and bounds is not None:
-        column = int(bad[1].rpartition(" ")[2])
-        stated = f"[{bounds.low[column]:.6g}, {bounds.high[column]:.6g}]"
-        raise CtaError(f"{label}: an action is {bad[0]:.6g} at {bad[1]}, outside its stated bounds {stated}")
+        low, high = (end[bad[2]] for end in bounds)
+        raise CtaError(
+            f"{label}: an action is {bad[0]:.6g} at {bad[1]}, outside its stated bounds [{low:.6g}, {high:.6g}]"
+        )
 
 
-def _first(array: np.ndarray, bad: Callable[[np.ndarray], np.ndarray]) -> tuple[Any, str] | None:
-    """(value, place) of the first number of a (rows, …) array that is bad."""
+def _first(array: np.ndarray, bad: Callable[[np.ndarray], np.ndarray]) -> tuple[Any, str, Any] | None:
+    """(value, place in words, column) of the first number of a (rows, …) array that is bad."""
     for start, block in row_blocks(array):
         found = bad(block)
         if found.any():
             row, *column = np.argwhere(found)[0].tolist()
             where = column[0] if len(column) == 1 else tuple(column)
-            return block[row, *column], f"row {start + row}, column {where}"
+            return block[row, *column], f"row {start + row}, column {where}", where
     return None

@@ -45,14 +45,13 @@ class TrajectoryDataset:
 
     def __post_init__(self) -> None:
         label = self.name
-        if self.observations.dtype not in (np.float32, np.uint8):
-            raise CtaError(f"{label}: observations have dtype {self.observations.dtype}; use float32 or uint8")
-        if self.actions.dtype != np.float32 or self.terminals.dtype != np.bool_:
-            raise CtaError(f"{label}: actions must be float32 and terminals bool; from_arrays converts")
+        seen, *others = (getattr(self, key).dtype for key in CORE_KEYS)
+        if seen not in (np.float32, np.uint8) or others != [np.float32, np.bool_]:
+            raise CtaError(f"{label}: use float32 or uint8 observations, float32 actions, bool terminals: from_arrays")
         checks.check_shapes(self.observations, self.actions, self.terminals, label=label)
         checks.check_episodes(self.terminals, label=label)
-        checks.check_finite(self.observations, key="observations", label=label)
-        checks.check_finite(self.actions, key="actions", label=label)
+        for key in ("observations", "actions"):
+            checks.check_finite(getattr(self, key), key=key, label=label)
         checks.check_action_range(self.actions, self.bounds, label=label)
         for key, values in self.info.items():
             rows = len(values) if np.ndim(values) else 0
@@ -88,14 +87,14 @@ class TrajectoryDataset:
         observation appended as a last row, with an action that leads nowhere.
         Actions lie between `action_low` and `action_high`, numbers or (A,) arrays, else in [-1, 1].
         """
-        observed = checks.as_observations(observations, label=name)
-        acted = checks.as_actions(actions, label=name)
+        observed = checks.as_numbers(observations, label=name, key="observations", images=True)
+        acted = checks.as_numbers(actions, label=name, key="actions")
         bounds = make_bounds(action_low, action_high, acted.shape[-1], label=name)
         ends = _terminals(terminals, episode_lengths, rows=len(observed), label=name)
         if next_observations is not None:
             if info:
                 raise CtaError(f"{name}: info arrays cannot be given with next_observations, whose last rows they lack")
-            following = checks.as_observations(next_observations, label=name, key="next_observations")
+            following = checks.as_numbers(next_observations, label=name, key="next_observations", images=True)
             last = np.zeros(1, np.float32) if bounds is None else bounds.middle
             observed, acted, ends = _join_transitions(observed, acted, ends, following, last, label=name)
         return cls(observed, acted, ends, dict(info or {}), provenance, name, bounds)
@@ -297,12 +296,9 @@ def _join_transitions(
                 "episode: mark the end of an episode there"
             )
     ends = np.flatnonzero(terminals)
-    after = ends + 1
-    joined = np.insert(observations, after, following[ends], axis=0)
-    padded = np.insert(actions, after, last, axis=0)
-    flags = np.zeros(len(joined), bool)
-    flags[ends + 1 + np.arange(len(ends))] = True
-    return joined, padded, flags
+    joined = np.insert(observations, ends + 1, following[ends], axis=0)
+    padded = np.insert(actions, ends + 1, last, axis=0)
+    return joined, padded, np.insert(np.zeros(len(terminals), bool), ends + 1, True)
 
 
 def _info_arrays(file: NpzReader, *, rows: int) -> dict[str, np.ndarray]:

@@ -6,7 +6,7 @@ import re
 import shutil
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,8 @@ TIMEOUT_SECONDS = 30.0
 ATTEMPTS = 3
 
 
-class _Unreachable(Exception):
-    """A mirror that cannot give the file; the message says why."""
-
-
-class _Damaged(Exception):
-    """What came is not the file; the message says why."""
+class _Failed(Exception):
+    """A mirror that cannot give the file, or gave something else; the message says why."""
 
 
 def mirrors(extra: Sequence[str] = ()) -> list[str]:
@@ -82,21 +78,20 @@ def _fetch(path: Path, addresses: Sequence[str], *, advice: str) -> None:
     reasons = []
     for address in addresses:
         for _ in range(ATTEMPTS):
-            before = partial.stat().st_size if partial.exists() else 0
+            before = _size(partial)
             try:
                 _transfer(f"{address}/{path.name}", partial)
                 _accept(partial, path, f"{address}/{path.name}")
                 return
-            except _Unreachable as error:
+            except _Failed as error:
                 reasons.append(f"{address}: {error}")
-                if not partial.exists() or partial.stat().st_size <= before:
-                    break  # nothing came: another mirror, rather than the same again
-            except _Damaged as error:
-                reasons.append(f"{address}: {error}")
-                _discard(partial)
-                if not before:
-                    break  # whole, and bad
+            if _size(partial) == before:
+                break  # another mirror, rather than the same again
     raise CtaError(f"cannot download {path.name} ({'; '.join(dict.fromkeys(reasons))}). {advice}".strip())
+
+
+def _size(partial: Path) -> int:
+    return partial.stat().st_size if partial.exists() else 0
 
 
 def _tag_file(partial: Path) -> Path:
@@ -111,42 +106,30 @@ def _discard(partial: Path) -> None:
 
 def _transfer(url: str, partial: Path) -> None:
     """Bring `partial` to its full length, from where an earlier transfer of the same version stopped."""
-    have = partial.stat().st_size if partial.exists() else 0
+    have = _size(partial)
     tag = _tag_file(partial).read_text() if have and _tag_file(partial).exists() else ""
     headers = {"User-Agent": "cta"} | ({"Range": f"bytes={have}-", "If-Range": tag} if tag else {})
     try:
         response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
-        error.close()
-        if error.code != 416 or not tag:
-            raise _Unreachable(f"HTTP {error.code} {error.reason}") from None
-        if error.headers.get("Content-Range") == f"bytes */{have}":  # it was complete, but not yet accepted
-            return
-        response = None
+        response = error
     except (urllib.error.URLError, OSError, HTTPException, ValueError) as error:
-        raise _Unreachable(str(getattr(error, "reason", error))) from None
-    if response is not None:
-        with response:
-            if response.status != 206:
-                _discard(partial)
-                _copy(response, partial, have=0)
-                return
-            if tag and _continues(response.headers, have, tag):
-                _copy(response, partial, have=have)
-                return
-    if not tag:
-        raise _Unreachable("the server sent a part of the file although all of it was asked for")
+        raise _Failed(str(getattr(error, "reason", error))) from None
+    with response:
+        if response.status in (None, 200):  # None: of a file:// address
+            _discard(partial)
+            return _copy(response, partial, have=0)
+        if response.status not in (206, 416) or not tag:
+            raise _Failed(f"HTTP {response.status} {response.reason}")
+        span = response.headers.get("Content-Range", "")
+        if response.status == 416 and span == f"bytes */{have}":
+            return None  # it was complete, but not yet accepted
+        rest = re.fullmatch(rf"bytes {have}-(\d{{1,18}})/(\d{{1,18}})", span)
+        same = tag in (response.headers.get("ETag"), response.headers.get("Last-Modified"))
+        if response.status == 206 and same and rest and int(rest[1]) == int(rest[2]) - 1:
+            return _copy(response, partial, have=have)
     _discard(partial)  # what comes does not fit what is there: begin again
-    _transfer(url, partial)
-
-
-def _continues(headers: Mapping[str, str], have: int, tag: str) -> bool:
-    """Whether a partial answer begins where our file ends, reaches the end, and is of the same version."""
-    span = re.fullmatch(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", headers.get("Content-Range", ""))
-    if span is None or tag not in (headers.get("ETag"), headers.get("Last-Modified")):
-        return False
-    first, last, total = map(int, span.groups())
-    return first == have and last == total - 1
+    return _transfer(url, partial)
 
 
 def _copy(response: Any, partial: Path, *, have: int) -> None:
@@ -157,10 +140,10 @@ def _copy(response: Any, partial: Path, *, have: int) -> None:
         _tag_file(partial).write_text(tag)
     length = response.headers.get("Content-Length")
     if length is not None and not re.fullmatch(r"\d{1,18}", length):
-        raise _Unreachable(f"the server announces a length of '{length[:40]}'")
+        raise _Failed(f"the server announces a length of '{length[:40]}'")
     free = shutil.disk_usage(partial.parent).free
     if length is not None and int(length) > free:
-        raise _Unreachable(f"the server announces {human(int(length))}B, the disk has {human(free)}B free")
+        raise _Failed(f"the server announces {human(int(length))}B, the disk has {human(free)}B free")
     total = None if length is None else have + int(length)
     with open(partial, "ab") as file, progress(partial.name[1:-5], total=total, unit="B", done=have) as advance:
         while block := _read(response):
@@ -169,30 +152,30 @@ def _copy(response: Any, partial: Path, *, have: int) -> None:
         file.flush()
         os.fsync(file.fileno())
     if total is not None and partial.stat().st_size != total:
-        raise _Unreachable(f"the transfer stopped at {partial.stat().st_size} of {total} bytes")
+        raise _Failed(f"the transfer stopped at {partial.stat().st_size} of {total} bytes")
 
 
 def _read(response: Any) -> bytes:
     try:
         return response.read(BLOCK)
     except (OSError, HTTPException) as error:
-        raise _Unreachable(f"the transfer broke off ({error})") from None
+        raise _Failed(f"the transfer broke off ({error})") from None
 
 
 def _accept(partial: Path, path: Path, url: str) -> None:
     """Check what came, write its record, and give it its name."""
-    known = (read_record(path) or {}).get("sha256")
-    found = sha256_of(partial)
-    if known not in (None, found):
-        raise _Damaged(f"SHA-256 {found}, but {record_path(path).name} says {known}; delete that record to accept it")
+    known, found = (read_record(path) or {}).get("sha256"), sha256_of(partial)
     try:
         with NpzReader(partial) as file:
             file.check()
             if "observations" not in file.keys:
-                raise _Damaged(f"{path.name} is an npz file, but not a dataset")
+                raise CtaError(f"{partial} is an npz file, but not a dataset")
+        if known not in (None, found):
+            record = record_path(path).name
+            raise CtaError(f"SHA-256 {found}, but {record} says {known}; delete that record to accept it")
     except CtaError as error:
-        raise _Damaged(str(error).replace(str(partial), path.name)) from None
-    record = {"url": url, "bytes": partial.stat().st_size, "sha256": found}
-    write_json(record_path(path), record)
+        _discard(partial)
+        raise _Failed(str(error).replace(str(partial), path.name)) from None
+    write_json(record_path(path), {"url": url, "bytes": _size(partial), "sha256": found})
     os.replace(partial, path)
     _discard(partial)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cta.data.dataset import TrajectoryDataset
-from cta.data.npz import first_line
+from cta.data.npz import reading
 from cta.data.progress import progress
 from cta.errors import CtaError
 from cta.io.files import safe_name, user_path
@@ -37,13 +37,9 @@ def read_lerobot(folder: str | Path, *, action_bounds: tuple[float, float] | Non
     parts: list[list[np.ndarray]] = []
     with progress(f"reading {label}", total=len(files), unit="files") as advance:
         for file in files:
-            try:
+            with reading(str(file)):
                 table = parquet.read_table(file, columns=list(COLUMNS))
                 parts.append([_rows(table, name, file) for name in COLUMNS])
-            except CtaError:
-                raise
-            except Exception as error:  # damage surfaces as almost any exception of PyArrow
-                raise CtaError(f"{file}: cannot be read ({first_line(error)})") from None
             advance(1)
     try:
         observations, actions, episodes, frames = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -75,11 +71,8 @@ def _features(root: Path, label: str) -> dict[str, Any]:
     if not path.is_file():
         raise CtaError(f"{label} is no LeRobot dataset: it has no meta/info.json")
     info = read_json(path, INFO)
-    if not info["codebase_version"].startswith("v3."):
-        version = info["codebase_version"]
-        raise CtaError(
-            f"{label} is of LeRobot's format {version:.20}, this reads v3: convert it with the lerobot package"
-        )
+    if not (version := info["codebase_version"]).startswith("v3."):
+        raise CtaError(f"{label} has LeRobot's format {version:.20}, this reads v3: convert it with lerobot")
     missing = [name for name in COLUMNS if name not in info["features"]]
     if missing:
         there = ", ".join(info["features"]) or "nothing"
@@ -91,18 +84,14 @@ def _rows(table: Any, name: str, file: Path) -> np.ndarray:
     """A column as (rows, size) or (rows,) numbers; lists of fixed and of variable length are both in use."""
     if name not in table.column_names:
         raise CtaError(f"{file}: it has no column {name}")
-    column = table[name].combine_chunks()
-    if column.null_count:
+    if table[name].null_count:
         raise CtaError(f"{file}: {name} has an empty value")
-    if not hasattr(column, "flatten") or not str(column.type).endswith(("]", ">")):
-        return column.to_numpy(zero_copy_only=False)
-    values = column.flatten()
-    if values.null_count or len(values) % max(1, len(column)):
-        raise CtaError(f"{file}: {name} has rows of different lengths, or an empty value")
-    lengths = np.diff(column.offsets.to_numpy()) if hasattr(column, "offsets") else np.zeros(0, int)
-    if len(set(lengths.tolist())) > 1:
+    values = table[name].to_numpy()
+    if values.dtype != object:
+        return values
+    if len({len(row) for row in values}) > 1:
         raise CtaError(f"{file}: {name} has rows of different lengths")
-    return values.to_numpy(zero_copy_only=False).reshape(len(column), -1)
+    return np.stack(values)
 
 
 def _ends(episodes: np.ndarray, frames: np.ndarray, label: str) -> np.ndarray:

@@ -5,14 +5,14 @@ import shutil
 import struct
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
-from cta.data.npz import CHUNK_BYTES, NpzReader, first_line, read_header
+from cta.data.npz import CHUNK_BYTES, NpzReader, read_header
 from cta.data.progress import human, progress
 from cta.errors import CtaError
-from cta.io.files import writing
+from cta.io.files import check_writable, writing
 
 LOCAL_HEADER = struct.Struct("<26xHH")
 """The fixed part of a zip member's own header, of which only the lengths of name and extra field matter here."""
@@ -38,19 +38,17 @@ def map_array(path: str | Path, key: str) -> np.ndarray:
     """
     path = Path(path).expanduser()
     with NpzReader(path) as file:
-        _, dtype = file.header(key)
-        if dtype.hasobject:
-            raise CtaError(f"{path}: {key} holds pickled objects, which are never loaded: save plain arrays")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            member = archive.getinfo(f"{key}.npy")
-            if member.compress_type == zipfile.ZIP_STORED:
-                return _map(path, _member_start(path, member))
-            return _map(_unpacked(archive, path, member), 0)
-    except CtaError:
-        raise
-    except Exception as error:  # damage surfaces as almost any exception: of zip, zlib, struct, the header's parser
-        raise CtaError(f"{path}: {key} cannot be mapped ({first_line(error)}): the file is damaged") from None
+        return file.read_plain(key, lambda entry: _map_member(file.archive, path, entry))
+
+
+def _map_member(archive: zipfile.ZipFile, path: Path, entry: IO[bytes]) -> np.ndarray:
+    member = archive.getinfo(entry.name)
+    if member.compress_type != zipfile.ZIP_STORED:
+        return _map(_unpacked(entry, path, member), 0)
+    with path.open("rb") as file:
+        file.seek(member.header_offset)
+        name, extra = LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size))
+    return _map(path, member.header_offset + LOCAL_HEADER.size + name + extra)
 
 
 def is_mapped(array: np.ndarray) -> bool:
@@ -61,14 +59,6 @@ def is_mapped(array: np.ndarray) -> bool:
     return owner is not None
 
 
-def _member_start(path: Path, member: zipfile.ZipInfo) -> int:
-    """Where a stored member's bytes begin."""
-    with path.open("rb") as file:
-        file.seek(member.header_offset)
-        name, extra = LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size))
-    return member.header_offset + LOCAL_HEADER.size + name + extra
-
-
 def _map(path: Path, start: int) -> np.ndarray:
     with path.open("rb") as file:
         file.seek(start)
@@ -76,7 +66,7 @@ def _map(path: Path, start: int) -> np.ndarray:
         return np.memmap(path, dtype, "r", file.tell(), shape, "F" if fortran else "C")
 
 
-def _unpacked(archive: zipfile.ZipFile, path: Path, member: zipfile.ZipInfo) -> Path:
+def _unpacked(entry: IO[bytes], path: Path, member: zipfile.ZipInfo) -> Path:
     """The unpacked copy of a compressed member, made if it is not there."""
     folders = (path.parent, cache_folder())
     stem = f"{path.stem}.{member.filename.removesuffix('.npy')}"
@@ -90,10 +80,9 @@ def _unpacked(archive: zipfile.ZipFile, path: Path, member: zipfile.ZipInfo) -> 
         old.unlink(missing_ok=True)
     with (
         writing(folder / name) as out,
-        archive.open(member) as entry,  # which verifies the zip's checksum on the way
         progress(f"unpacking {path.name}", total=member.file_size, unit="B") as advance,
     ):
-        while chunk := entry.read(CHUNK_BYTES):
+        while chunk := entry.read(CHUNK_BYTES):  # which verifies the zip's checksum on the way
             out.write(chunk)
             advance(len(chunk))
     return folder / name
@@ -109,16 +98,13 @@ def _folder_with_room(folders: tuple[Path, ...], size: int, path: Path) -> Path:
     for folder in folders:
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            check_writable(folder)
             free = shutil.disk_usage(folder).free
-        except OSError as error:
-            reasons.append(f"{folder}: {error.strerror or error}")
-            continue
-        if not os.access(folder, os.W_OK):
-            reasons.append(f"{folder} may not be written")
-        elif free < size + SPARE_BYTES:
+            if free >= size + SPARE_BYTES:
+                return folder
             reasons.append(f"{folder} has {human(free)}B free")
-        else:
-            return folder
+        except (OSError, CtaError) as error:
+            reasons.append(str(error))
     raise CtaError(
         f"{path} must be unpacked to be streamed, which takes {human(size)}B of disk ({'; '.join(reasons)}): "
         "free some, or point XDG_CACHE_HOME at a larger disk"

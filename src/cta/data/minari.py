@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from cta.data.dataset import TrajectoryDataset
-from cta.data.npz import first_line
+from cta.data.npz import reading
 from cta.data.observations import join, leaves
 from cta.data.progress import progress
 from cta.errors import CtaError
 from cta.io.files import safe_name
+from cta.io.json_files import read_json
 from cta.units import Bounds, make_bounds
 
 PREFIX = "minari:"
@@ -37,7 +38,7 @@ def read_minari(name: str) -> TrajectoryDataset:
         raise CtaError(f"{label} needs the minari package: pip install 'cta[minari]'") from None
     columns: tuple[list[Any], ...] = ([], [], [])
     layout: dict[str, int] = {}
-    try:
+    with reading(label):
         dataset = minari.load_dataset(name)
         with progress(f"reading {label}", total=len(dataset), unit="episodes") as advance:
             for episode in dataset.iterate_episodes():
@@ -46,10 +47,6 @@ def read_minari(name: str) -> TrajectoryDataset:
                 for column, values in zip(columns, _rows(episode, observed, bounds, shape, label), strict=True):
                     column.append(values)
                 advance(1)
-    except CtaError:
-        raise
-    except Exception as error:  # damaged files surface as almost any exception of h5py, PyArrow or Minari itself
-        raise CtaError(f"{label}: cannot be read ({first_line(error)})") from None
     if not columns[0]:
         raise CtaError(f"{label}: the dataset has no episodes")
     if len({(part.shape[1:], part.dtype) for part in columns[0]}) > 1:
@@ -88,12 +85,8 @@ def _metadata(name: str, label: str) -> dict[str, Any]:
         raise CtaError(
             f"{label} is not in {minari_folder()}: `minari download {name}` fetches it, `minari list local` lists"
         )
-    try:
-        values = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise CtaError(f"{path}: cannot be read ({error})") from None
-    spaces = [values.get(key) for key in ("observation_space", "action_space")] if isinstance(values, dict) else [None]
-    if not all(isinstance(space, str) for space in spaces):
+    values = read_json(path)
+    if not all(isinstance(values.get(key), str) for key in ("observation_space", "action_space")):
         raise CtaError(
             f"{label}: its metadata does not describe observations and actions: write it again with a newer Minari"
         )

@@ -4,7 +4,7 @@ import json
 import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -67,12 +67,9 @@ def _write_entry(archive: zipfile.ZipFile, key: str, values: Column) -> None:
         header = {"descr": np.lib.format.dtype_to_descr(values.dtype), "fortran_order": False, "shape": values.shape}
         np.lib.format.write_array_header_1_0(entry, header)  # pyright: ignore[reportArgumentType]
         for piece in values.pieces:
-            if piece.dtype != values.dtype or piece.shape[1:] != values.shape[1:]:
-                raise CtaError(f"internal: a piece of {key} is {piece.dtype}{piece.shape}, not {values.dtype}")
-            entry.write(np.ascontiguousarray(piece).tobytes())
-            written += piece.size
-    if written != int(np.prod(values.shape, dtype=np.int64)):
-        raise CtaError(f"internal: {written} values written for {key} of shape {values.shape}")
+            written += entry.write(piece.astype(values.dtype, casting="no", copy=False).tobytes())
+    if written != int(np.prod(values.shape, dtype=np.int64)) * values.dtype.itemsize:
+        raise CtaError(f"internal: {written} bytes written for {key} of shape {values.shape}")
 
 
 class NpzReader:
@@ -85,18 +82,18 @@ class NpzReader:
         if not self.path.is_file():  # a pipe or a device would be read without end
             raise CtaError(f"{path} is not a file")
         try:
-            self._archive = zipfile.ZipFile(self.path)
+            self.archive = zipfile.ZipFile(self.path)
         except OSError as error:
             raise CtaError(f"cannot read {path}: {error.strerror or error}") from None
         except Exception:  # a damaged directory surfaces as almost any exception
             raise CtaError(f"{path} is not an npz file, or is truncated: generate or download it again") from None
-        self.keys = [name[:-4] for name in self._archive.namelist() if name.endswith(".npy")]
+        self.keys = [name[:-4] for name in self.archive.namelist() if name.endswith(".npy")]
 
     def __enter__(self) -> "NpzReader":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._archive.close()
+        self.archive.close()
 
     def header(self, key: str) -> tuple[tuple[int, ...], np.dtype]:
         """Shape and dtype of an array, without reading its values."""
@@ -104,28 +101,24 @@ class NpzReader:
         return shape, dtype
 
     def __getitem__(self, key: str) -> np.ndarray:
-        _, dtype = self.header(key)
-        if dtype.hasobject:
+        return self.read_plain(key, lambda entry: np.lib.format.read_array(entry, allow_pickle=False))
+
+    def read_plain(self, key: str, reader: Callable[[Any], T]) -> T:
+        """What `reader` makes of an array's npy file, unless that holds objects."""
+        if self.header(key)[1].hasobject:
             raise CtaError(f"{self.path}: {key} holds pickled objects, which are never loaded: save plain arrays")
-        return self._read(key, lambda entry: np.lib.format.read_array(entry, allow_pickle=False))
+        return self._read(key, reader)
 
     def check(self) -> None:
         """Read all of the archive and compare the checksums in it."""
-        try:
-            damaged = self._archive.testzip()
-        except Exception as error:
-            raise CtaError(f"{self.path}: {first_line(error)}: the file is damaged") from None
+        with reading(str(self.path)):
+            damaged = self.archive.testzip()
         if damaged is not None:
             raise CtaError(f"{self.path}: {damaged} has another checksum than it should: the file is damaged")
 
     def _read(self, key: str, reader: Callable[[Any], T]) -> T:
-        try:
-            with self._archive.open(f"{key}.npy") as entry:
-                return reader(entry)
-        except MemoryError:
-            raise CtaError(f"{self.path}: {key} does not fit in memory") from None
-        except Exception as error:  # damage surfaces as almost any exception: of zip, zlib, struct, the header's parser
-            raise CtaError(f"{self.path}: {key} cannot be read ({first_line(error)}): the file is damaged") from None
+        with reading(f"{self.path}: {key}"), self.archive.open(f"{key}.npy") as entry:
+            return reader(entry)
 
     def provenance(self) -> dict[str, Any] | None:
         """The record of how the file was made, if it carries one."""
@@ -145,6 +138,15 @@ def read_header(entry: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
     return (np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0)(entry)
 
 
-def first_line(error: Exception) -> str:
-    """What an exception of any kind says, in one line."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Reads a file of others. Damage surfaces as almost any exception of zip, zlib, NumPy, PyArrow, h5py: one line."""
+    try:
+        yield
+    except CtaError:
+        raise
+    except MemoryError:
+        raise CtaError(f"{what} does not fit in memory") from None
+    except Exception as error:
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise CtaError(f"{what}: cannot be read ({reason}): the file is damaged") from None
