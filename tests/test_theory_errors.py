@@ -81,11 +81,9 @@ def test_errors_shapes_of_the_metrics() -> None:
         dual_accuracy(np.zeros(3), np.zeros(2), 0.9)
 
 
-def test_errors_an_unknown_successor_and_a_stochastic_table() -> None:
+def test_errors_an_unknown_successor() -> None:
     with pytest.raises(CtaError, match="state 1, action 0 leads to 5"):
         MDP.deterministic(np.array([[0], [5]]))
-    with pytest.raises(CtaError, match="state 0, action 0 is stochastic"):
-        _ = MDP(np.full((2, 1, 2), 0.5)).successors
 
 
 def test_errors_importing_the_tabular_part_needs_neither_jax_nor_matplotlib() -> None:

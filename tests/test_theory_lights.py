@@ -38,7 +38,7 @@ def test_lights_full_rank_fields_depend_on_one_bit() -> None:
     D = temporal_distance(mdp, 0.9)
     for press in (0, 4):
         starts = range(0, 512, 7)
-        distinct = {tuple(field(D, s, int(s ^ board.presses[press]))) for s in starts}
+        distinct = {tuple(field(D, s, int(s ^ board.patterns[press] @ (1 << np.arange(9))))) for s in starts}
         assert len(distinct) == 2
 
 
@@ -63,7 +63,7 @@ def test_lights_4x4_stabilisers_are_trivial(press: int) -> None:
 @pytest.mark.parametrize("rows, columns", [(1, 3), (2, 3), (3, 3), (2, 4)])
 def test_lights_stabilisers_by_walsh_support_equal_brute_force(rows: int, columns: int) -> None:
     board = LightsOut(rows, columns)
-    for press in range(board.cells):
+    for press in range(board.lights):
         assert board.stabiliser_size(press) == brute_force_stabiliser(board, press)
 
 

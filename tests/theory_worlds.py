@@ -73,10 +73,10 @@ def lights_out(rows: int, columns: int) -> MDP:
     Dense, hence only up to nine lights; `LightsOut` answers the same questions for larger boards from the group.
     """
     board = LightsOut(rows, columns)
-    states = np.arange(2**board.cells)
-    successors = states[:, None] ^ board.presses[None, :]
-    bits = (states[:, None] >> np.arange(board.cells)) & 1
-    names = tuple(f"press {i}" for i in range(board.cells))
+    states = np.arange(2**board.lights)
+    successors = states[:, None] ^ board.patterns @ (1 << np.arange(board.lights))
+    bits = (states[:, None] >> np.arange(board.lights)) & 1
+    names = tuple(f"press {i}" for i in range(board.lights))
     return MDP.deterministic(successors, coordinates=bits, actions=names, name=f"{rows}×{columns} lights out")
 
 

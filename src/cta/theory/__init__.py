@@ -1,15 +1,14 @@
 """The theory as a laboratory: exact temporal distances on small processes, and the paper's claims about them.
 
-The names below are what one needs to try an idea; the modules hold the rest. They need NumPy and SciPy only.
+The names below are what one needs to try an idea, and need NumPy and SciPy only; the modules hold the rest.
 `cta.theory.bridge`, which trains the project's dual learner on such a process, is the one module that imports JAX.
 """
 
 from cta.theory.distance import field, fields, surrogate_return, temporal_distance
 from cta.theory.factorisation import bilinear_complete, factorise, numerical_rank
 from cta.theory.invariance import context_invariance, context_pairs, dual_accuracy
-from cta.theory.lights import LightsOut
 from cta.theory.mdp import MDP, desk_skeleton, locked_slider, sliders
 
-__all__ = ["MDP", "LightsOut", "bilinear_complete", "context_invariance", "context_pairs", "desk_skeleton"]
-__all__ += ["dual_accuracy", "factorise", "field", "fields", "locked_slider"]
-__all__ += ["numerical_rank", "sliders", "surrogate_return", "temporal_distance"]
+__all__ = ["MDP", "bilinear_complete", "context_invariance", "context_pairs", "desk_skeleton", "dual_accuracy"]
+__all__ += ["factorise", "field", "fields", "locked_slider", "numerical_rank", "sliders"]
+__all__ += ["surrogate_return", "temporal_distance"]

@@ -4,11 +4,11 @@ A decoder is two integer tables (S, S): `en_S[s, g]`, the endogenous reading of 
 `en_G[s, g]`, that of g when paired with state s. A support is a boolean table (S, S).
 """
 
+from collections import defaultdict
 from typing import NamedTuple
 
 import numpy as np
 
-from cta.errors import CtaError
 from cta.theory.mdp import MDP
 
 Pair = tuple[int, int]
@@ -45,21 +45,17 @@ def difference_decoder(coordinates: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     """
     values = np.asarray(coordinates, int)
     differ = values[:, None, :] != values[None, :, :]
-    radix = np.cumprod(np.concatenate([[1], values.max(axis=0)[::-1] + 2]))[:-1][::-1]
-    en_S = (np.where(differ, values[:, None, :] + 1, 0) * radix).sum(axis=-1)
-    en_G = (np.where(differ, values[None, :, :] + 1, 0) * radix).sum(axis=-1)
-    return en_S, en_G
+    radix = np.cumprod([1, *(values.max(axis=0)[1:] + 2)[::-1]])[::-1]
+    digits = (values + 1) * radix
+    return (differ * digits[:, None]).sum(axis=-1), (differ * digits[None]).sum(axis=-1)
 
 
 def blocks(en_S: np.ndarray, en_G: np.ndarray, support: np.ndarray | None = None) -> dict[Pair, np.ndarray]:
     """Task blocks: task (en_S, en_G) → its pairs (k, 2) in the support."""
-    support = np.ones(en_S.shape, bool) if support is None else np.asarray(support, bool)
-    if not en_S.shape == en_G.shape == support.shape == (len(en_S), len(en_S)):
-        raise CtaError(f"decoder {en_S.shape}, {en_G.shape} and support {support.shape} must be equal squares")
-    out: dict[Pair, list[np.ndarray]] = {}
-    for s, g in np.argwhere(support):
-        out.setdefault((int(en_S[s, g]), int(en_G[s, g])), []).append(np.array([s, g]))
-    return {task: np.stack(members) for task, members in out.items()}
+    found: dict[Pair, list[np.ndarray]] = defaultdict(list)
+    for pair in np.argwhere(np.ones(en_S.shape, bool) if support is None else support):
+        found[int(en_S[*pair]), int(en_G[*pair])].append(pair)
+    return {task: np.stack(members) for task, members in found.items()}
 
 
 def check_abstraction(mdp: MDP, en_S: np.ndarray, en_G: np.ndarray) -> list[AbstractionFailure]:
@@ -90,7 +86,7 @@ def check_consistency(
     en_S(x,s) = en_S(x,g),  en_G(x,s) = en_S(s,g),  en_G(x,g) = en_G(s,g),
     and, with `common_reading` (the appendix form), en_S(x,s) = ρ(x) for one ρ per task block.
     """
-    support = np.ones(en_S.shape, bool) if support is None else np.asarray(support, bool)
+    support = np.ones(en_S.shape, bool) if support is None else support
     failures = []
     for members in blocks(en_S, en_G, support).values():
         rho: dict[int, int] = {}

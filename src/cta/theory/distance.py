@@ -1,22 +1,12 @@
 """Optimal temporal distances, the surrogate return, distance-difference fields and optimal actions."""
 
-from typing import Literal
-
 import numpy as np
+from scipy.sparse.csgraph import shortest_path
 
 from cta.errors import CtaError
 from cta.theory.mdp import MDP, check_gamma
 
 _MAX_SWEEPS = 100_000
-
-
-def _reached(mdp: MDP, reached: np.ndarray | None) -> np.ndarray:
-    if reached is None:
-        return np.eye(mdp.n_states, dtype=bool)
-    reached = np.asarray(reached, bool)
-    if reached.ndim != 2 or len(reached) != mdp.n_states:
-        raise CtaError(f"{mdp.name}: `reached` has shape {reached.shape}, expected ({mdp.n_states}, goals)")
-    return reached
 
 
 def value_iteration(mdp: MDP, gamma: float, *, reached: np.ndarray | None = None) -> np.ndarray:
@@ -26,43 +16,29 @@ def value_iteration(mdp: MDP, gamma: float, *, reached: np.ndarray | None = None
     of unreachable goals at exactly 0.
     """
     check_gamma(gamma)
-    reached = _reached(mdp, reached)
+    reached = np.eye(mdp.n_states, dtype=bool) if reached is None else reached
     values = reached.astype(float)
     for _ in range(_MAX_SWEEPS):
-        swept = np.where(reached, 1.0, gamma * np.tensordot(mdp.P, values, axes=1).max(axis=1))
-        change = np.abs(swept - values).max()
-        values = swept
-        if change <= 1e-12 * (1.0 - gamma):
+        before = values
+        values = np.where(reached, 1.0, gamma * np.tensordot(mdp.P, before, axes=1).max(axis=1))
+        if np.abs(values - before).max() <= 1e-12 * (1.0 - gamma):
             return values
     raise CtaError(f"{mdp.name}: value iteration did not converge in {_MAX_SWEEPS} sweeps at gamma = {gamma}")
 
 
-def breadth_first(mdp: MDP, *, reached: np.ndarray | None = None) -> np.ndarray:
-    """Shortest path lengths (S, G) of a deterministic process, inf where there is no path."""
-    reached = _reached(mdp, reached)
-    distance = np.where(reached, 0.0, np.inf)
-    for depth in range(1, mdp.n_states + 1):
-        new = np.isfinite(distance)[mdp.successors].any(axis=1) & np.isinf(distance)
-        if not new.any():
-            break
-        distance[new] = depth
-    return distance
+def breadth_first(mdp: MDP) -> np.ndarray:
+    """Shortest path lengths (S, S) of a deterministic process, inf where there is no path."""
+    return shortest_path((mdp.P > 0.5).any(axis=1), unweighted=True)
 
 
-def temporal_distance(
-    mdp: MDP,
-    gamma: float = 0.9,
-    *,
-    reached: np.ndarray | None = None,
-    method: Literal["auto", "value", "bfs"] = "auto",
-) -> np.ndarray:
+def temporal_distance(mdp: MDP, gamma: float = 0.9, *, reached: np.ndarray | None = None) -> np.ndarray:
     """d*(s,g) = log_γ V*(s,g), (S, G), inf for unreachable goals.
 
-    `method`: breadth-first search (deterministic processes), value iteration, or whichever fits.
+    By breadth-first search where the process is deterministic and goals are states, else by value iteration.
     """
     check_gamma(gamma)
-    if method == "bfs" or (method == "auto" and mdp.is_deterministic):
-        return breadth_first(mdp, reached=reached)
+    if reached is None and mdp.is_deterministic:
+        return breadth_first(mdp)
     with np.errstate(divide="ignore"):
         distance = np.log(value_iteration(mdp, gamma, reached=reached)) / np.log(gamma)
     # γ^0 = 1 up to rounding may exceed 1 by an ulp: distances are non-negative by definition.
@@ -81,7 +57,6 @@ def implied_distance(returns: np.ndarray, gamma: float) -> np.ndarray:
     Learned values leave the range (−1/(1−γ), 0]; they are clipped to it, so that an estimate at or below the floor
     reads as a very large and one above 0 as no distance.
     """
-    check_gamma(gamma)
     remaining = np.clip(1.0 + (1.0 - gamma) * np.asarray(returns, float), np.finfo(float).tiny, 1.0)
     return np.log(remaining) / np.log(gamma)
 
@@ -91,12 +66,11 @@ def field(D: np.ndarray, s: int, g: int) -> np.ndarray:
 
     Works on any table of the same shape, for example Ṽ. Raises where a probe cannot reach s or g.
     """
-    undefined = np.flatnonzero(~(np.isfinite(D[:, g]) & np.isfinite(D[:, s])))
+    undefined = np.argwhere(~np.isfinite(D[:, [g, s]]))
     if len(undefined):
-        x = int(undefined[0])
-        missing = g if not np.isfinite(D[x, g]) else s
+        x, which = undefined[0]
         raise CtaError(
-            f"field({s}, {g}): state {x} cannot reach {missing} (d* = ∞), the difference is undefined there; "
+            f"field({s}, {g}): state {x} cannot reach {(g, s)[which]} (d* = ∞), the difference is undefined there; "
             "restrict the process to states that reach both"
         )
     return D[:, g] - D[:, s]

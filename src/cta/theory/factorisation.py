@@ -1,6 +1,5 @@
 """Exact factorisations D = ΦΨᵀ, dual analogies, bilinear completion of a held-out block, transduction end to end."""
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -9,18 +8,20 @@ from cta.errors import CtaError
 from cta.theory.distance import optimal_actions, temporal_distance
 from cta.theory.mdp import MDP
 
+KAPPA = 3.0
+"""κ of the bound for three equally weighted blocks."""
 _RELATIVE_TOLERANCE = 1e-9
 
 
-def _finite_matrix(H: np.ndarray, name: str) -> np.ndarray:
+def _checked(H: np.ndarray, name: str, rank: int = 1) -> np.ndarray:
+    """A finite matrix that can have this rank, or one line that says why not."""
     H = np.asarray(H, float)
-    if H.ndim != 2:
-        raise CtaError(f"{name}: expected a matrix, got shape {H.shape}")
-    bad = np.flatnonzero(~np.isfinite(H).all(axis=1))
+    if not 1 <= rank <= min(H.shape):
+        raise CtaError(f"{name}: rank {rank} for a {H.shape[0]}×{H.shape[1]} matrix, choose 1 to {min(H.shape)}")
+    bad = np.argwhere(~np.isfinite(H))
     if len(bad):
-        column = int(np.flatnonzero(~np.isfinite(H[bad[0]]))[0])
         raise CtaError(
-            f"{name}: row {int(bad[0])} is not finite in column {column} (an unreachable goal?); "
+            f"{name}: row {bad[0, 0]} is not finite in column {bad[0, 1]} (an unreachable goal?); "
             "restrict the table to mutually reachable states"
         )
     return H
@@ -28,7 +29,7 @@ def _finite_matrix(H: np.ndarray, name: str) -> np.ndarray:
 
 def numerical_rank(H: np.ndarray) -> int:
     """Number of singular values above 1e-9 times the largest."""
-    values = np.linalg.svd(_finite_matrix(H, "numerical_rank"), compute_uv=False)
+    values = np.linalg.svd(_checked(H, "numerical_rank"), compute_uv=False)
     return int((values > _RELATIVE_TOLERANCE * values[0]).sum()) if values[0] > 0 else 0
 
 
@@ -38,17 +39,13 @@ def factorise(D: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray]:
     D = ΦΨᵀ exactly iff dim ≥ rank(D); otherwise the squared Frobenius error is the tail Σ_{i>dim} σ_i². Singular values
     are split evenly between the factors; those at rounding level are dropped, which leaves zero columns.
     """
-    D = _finite_matrix(D, "factorise")
-    if not 1 <= dim <= min(D.shape):
-        raise CtaError(f"factorise: dim = {dim} for a {D.shape[0]}×{D.shape[1]} matrix, choose 1 to {min(D.shape)}")
-    U, values, Vt = np.linalg.svd(D, full_matrices=False)
+    U, values, Vt = np.linalg.svd(_checked(D, "factorise", dim), full_matrices=False)
     root = np.sqrt(np.where(values > _RELATIVE_TOLERANCE * values[0], values, 0.0))[:dim]
     return U[:, :dim] * root, Vt[:dim].T * root
 
 
 def dual_analogy(psi: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     """α∨(s,g) = ψ(g) − ψ(s) for `pairs` (N, 2) of row indices of `psi` (S, d): (N, d)."""
-    pairs = np.asarray(pairs, int)
     return psi[pairs[:, 1]] - psi[pairs[:, 0]]
 
 
@@ -70,15 +67,7 @@ def bilinear_complete(H: np.ndarray, mask: np.ndarray, rank: int) -> Completion:
     everywhere the displacements D₁; every missing entry must lie in the remaining block A₂×D₂. Exact iff the rank of
     H₁₁ is that of H. Values of `H` at missing entries are ignored.
     """
-    mask = np.asarray(mask, bool)
-    H = np.asarray(H, float)
-    if mask.shape != H.shape:
-        raise CtaError(f"bilinear_complete: the mask has shape {mask.shape}, the matrix {H.shape}")
-    if not 1 <= rank <= min(H.shape):
-        raise CtaError(
-            f"bilinear_complete: rank = {rank} for a {H.shape[0]}×{H.shape[1]} matrix, choose 1 to {min(H.shape)}"
-        )
-    known = _finite_matrix(np.where(mask, H, 0.0), "bilinear_complete")
+    known = _checked(np.where(mask, H, 0.0), "bilinear_complete", rank)
     a1, d1 = mask.all(axis=1), mask.all(axis=0)
     if not a1.any() or not d1.any():
         axis = "row" if not a1.any() else "column"
@@ -87,39 +76,28 @@ def bilinear_complete(H: np.ndarray, mask: np.ndarray, rank: int) -> Completion:
     U, values, Vt = np.linalg.svd(core, full_matrices=False)
     core_rank = numerical_rank(core)
     keep = min(rank, core_rank)
-    inverse = (Vt[:keep].T / values[:keep]) @ U[:, :keep].T
-    predicted = known[:, d1] @ inverse @ known[a1]
+    predicted = known[:, d1] @ (Vt[:keep].T / values[:keep]) @ U[:, :keep].T @ known[a1]
     return Completion(np.where(mask, known, predicted), core_rank >= rank, core_rank)
 
 
-@dataclass(frozen=True)
-class TransductionBound:
-    """Constants of the bilinear transduction bound: R_test ≤ factor · R_train whenever R_train ≤ threshold."""
+class TransductionBound(NamedTuple):
+    """The bilinear transduction bound: R_test ≤ factor · R_train whenever R_train ≤ threshold."""
 
-    M: float
-    sigma2: float
-    kappa: float
-
-    @property
-    def threshold(self) -> float:
-        return self.sigma2 / (4.0 * self.kappa)
-
-    @property
-    def factor(self) -> float:
-        return self.kappa**2 * (1.0 + 64.0 * self.M**4 / self.sigma2**2)
+    threshold: float
+    factor: float
 
 
 def transduction_bound(
-    G: np.ndarray, F: np.ndarray, anchors: np.ndarray, displacements: np.ndarray, *, kappa: float = 3.0
+    G: np.ndarray, F: np.ndarray, anchors: np.ndarray, displacements: np.ndarray
 ) -> TransductionBound:
-    """Constants for the target H = GFᵀ, G (n, p) anchors, F (m, p) displacements.
+    """The bound for the target H = GFᵀ, G (n, p) anchors, F (m, p) displacements.
 
     `anchors` (n,) and `displacements` (m,) are boolean: membership in the fully observed A₁ and D₁. σ² is the smallest
-    singular value of the two second-moment matrices there, M the largest |H|. κ = 3 fits three equally weighted blocks.
+    singular value of the two second-moment matrices there, M the largest |H|.
     """
     second = [part.T @ part / len(part) for part in (G[anchors], F[displacements])]
     sigma2 = min(float(np.linalg.svd(m, compute_uv=False)[-1]) for m in second)
-    return TransductionBound(float(np.abs(G @ F.T).max()), sigma2, kappa)
+    return TransductionBound(sigma2 / (4 * KAPPA), KAPPA**2 * (1 + 64 * float(np.abs(G @ F.T).max()) ** 4 / sigma2**2))
 
 
 def block_risks(
@@ -148,14 +126,10 @@ def held_out_moves(mdp: MDP, w0: int, *, one_step: bool) -> tuple[np.ndarray, np
     Training: every pair, or every pair one step apart (`one_step`), except those that start at slider 2 = w₀ and change
     slider 1. Held out: the pairs among these that change slider 1 only.
     """
-    start, end = mdp.coordinates[:, None, :], mdp.coordinates[None, :, :]
-    moves = start != end
+    moves = mdp.coordinates[:, None] != mdp.coordinates[None]
     allowed = (mdp.P > 0).any(axis=1) if one_step else np.ones(moves.shape[:2], bool)
-    cut = (start[..., 1] == w0) & moves[..., 0]
-    if not cut.any() or cut.all():
-        raise CtaError(f"{mdp.name}: no pair starts at slider 2 = {w0} and moves slider 1")
-    alone = moves.sum(axis=-1) == 1
-    return np.argwhere(allowed & ~cut), np.argwhere(allowed & cut & alone)
+    cut = (mdp.coordinates[:, 1] == w0)[:, None] & moves[..., 0]
+    return np.argwhere(allowed & ~cut), np.argwhere(allowed & cut & (moves.sum(axis=-1) == 1))
 
 
 def transduce(

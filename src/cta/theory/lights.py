@@ -5,11 +5,11 @@ presses: D is a convolution on F₂ʳ, its singular values are the absolute Wals
 contexts that leave a field unchanged are the annihilator of the field's Walsh support. Nothing dense is decomposed.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from cta.envs.lights import Board
 from cta.errors import CtaError
 from cta.theory.distance import surrogate_return
 
@@ -18,97 +18,37 @@ _MAX_RANK = 20
 
 def walsh_hadamard(values: np.ndarray) -> np.ndarray:
     """Unnormalised transform: f̂(ω) = Σ_y (−1)^{ω·y} f(y), for a vector of length 2^r (index bits = coordinates)."""
-    out = np.asarray(values, float).copy()
-    h = 1
-    while h < len(out):
-        pairs = out.reshape(-1, 2, h)
-        out = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], axis=1).reshape(-1)
-        h *= 2
-    return out
+    cube = np.asarray(values, float).reshape((2,) * (len(values).bit_length() - 1))
+    return np.fft.fftn(cube).real.reshape(-1)
 
 
-def f2_coordinates(rows: np.ndarray) -> tuple[int, np.ndarray]:
-    """Rank over F₂ of bit patterns (integers), and each pattern in a basis of their span.
-
-    The basis are the patterns that do not depend on those before them; in its coordinates they are the unit vectors.
-    """
-    pivots: dict[int, tuple[int, int]] = {}
-    coordinates = np.zeros(len(rows), int)
-    for i, row in enumerate(int(r) for r in rows):
-        mask = 0
-        while row and row.bit_length() in pivots:
-            pivot, pivot_mask = pivots[row.bit_length()]
-            row, mask = row ^ pivot, mask ^ pivot_mask
-        unit = 1 << len(pivots)
-        coordinates[i] = unit if row else mask
-        if row:
-            pivots[row.bit_length()] = (row, mask ^ unit)
-    return len(pivots), coordinates
-
-
-@dataclass(frozen=True)
-class LightsOut:
-    """The board with `rows × columns` lights; a press flips a light and its four neighbours."""
-
-    rows: int
-    columns: int
-
-    def __post_init__(self) -> None:
-        if min(self.rows, self.columns) < 1:
-            raise CtaError(f"LightsOut: a {self.rows}×{self.columns} board has no lights")
-
-    @property
-    def cells(self) -> int:
-        return self.rows * self.columns
-
-    @cached_property
-    def presses(self) -> np.ndarray:
-        """(cells,) bit patterns a_i; bit j of a_i says whether press i flips light j."""
-        places = np.argwhere(np.ones((self.rows, self.columns)))
-        near = np.abs(places[:, None] - places[None]).sum(axis=-1) <= 1
-        return near @ (1 << np.arange(self.cells))
-
-    @property
-    def rank(self) -> int:
-        """Rank of the press matrix over F₂; 2^rank states are mutually reachable."""
-        return f2_coordinates(self.presses)[0]
+class LightsOut(Board):
+    """A board whose 2^rank mutually reachable states are F₂ʳ: bit i of a state is the i-th press of a basis."""
 
     @cached_property
     def press_coordinates(self) -> np.ndarray:
-        """(cells,) the presses in a basis of their span: one orbit is F₂ʳ, and every orbit looks the same."""
-        return f2_coordinates(self.presses)[1]
+        """(lights,) the presses in a basis of their span; every orbit looks the same."""
+        _, reduced, _ = self._reduced
+        return (1 << np.arange(self.rank)) @ reduced[: self.rank]
 
     @cached_property
     def weights(self) -> np.ndarray:
-        """(2^rank,) fewest presses w(y) that add y, by breadth-first search from 0 over the presses."""
+        """(2^rank,) fewest presses w(y) that add y."""
         if self.rank > _MAX_RANK:
             raise CtaError(f"LightsOut({self.rows}, {self.columns}): an orbit of 2^{self.rank} states is too large")
-        weights = np.full(1 << self.rank, -1, np.int16)
-        frontier, depth = np.zeros(1, int), 0
-        while len(frontier):
-            weights[frontier] = depth
-            reached = np.zeros(len(weights), bool)
-            for press in self.press_coordinates:
-                reached[frontier ^ press] = True
-            frontier, depth = np.flatnonzero(reached & (weights < 0)), depth + 1
-        return weights
+        return np.concatenate([self.least(sets @ self.patterns % 2) for sets in self._sets_of_presses()])
 
     def press_field(self, press: int) -> np.ndarray:
         """f_i(y) = w(y + a_i) − w(y): the field of "press i" as a function of y = x + s."""
-        if not 0 <= press < self.cells:
-            raise CtaError(f"LightsOut({self.rows}, {self.columns}): there is no press {press}")
-        y = np.arange(1 << self.rank)
-        return (self.weights[y ^ self.press_coordinates[press]] - self.weights[y]).astype(int)
+        return self.weights[np.arange(len(self.weights)) ^ self.press_coordinates[press]] - self.weights
 
     def stabiliser_size(self, press: int) -> int:
-        """Number of contexts c with f_i(y + c) = f_i(y) for all y.
+        """Number of contexts c with f_i(y + c) = f_i(y) for all y: there Σ f(y)·f(y + c) is as large as at c = 0.
 
-        f(·+c) has Walsh coefficients (−1)^{ω·c} f̂(ω): c stabilises f iff ω·c = 0 on the support of f̂, so that the
-        stabiliser has 2^(r − rank of the support) elements.
+        That sum is the transform of the squared Walsh coefficients. It is a whole number, as f is.
         """
-        spectrum = walsh_hadamard(self.press_field(press))
-        support = np.flatnonzero(np.abs(spectrum) > 0.5)
-        return 1 << (self.rank - f2_coordinates(support)[0])
+        correlation = walsh_hadamard(walsh_hadamard(self.press_field(press)) ** 2) / len(self.weights)
+        return int((correlation > correlation[0] - 0.5).sum())
 
     def spectrum(self, gamma: float | None = None) -> np.ndarray:
         """Singular values, descending, of D on one orbit, or of Ṽ = −(1−γ^D)/(1−γ) when γ is given."""
@@ -117,5 +57,5 @@ class LightsOut:
 
     @property
     def reachable_probability(self) -> float:
-        """Probability that one of two uniformly drawn patterns can be reached from the other, 2^(rank − cells)."""
-        return 2.0 ** (self.rank - self.cells)
+        """Probability that one of two uniformly drawn patterns can be reached from the other."""
+        return 2.0 ** (self.rank - self.lights)

@@ -18,17 +18,6 @@ def check_gamma(gamma: float) -> None:
         raise CtaError(f"gamma = {gamma} is outside (0, 1): distances are log_γ of values, choose for example 0.9")
 
 
-def _check_laws(P: np.ndarray, name: str) -> None:
-    """Raise, naming the first offending state and action, unless every `P[s, a]` is a distribution."""
-    bad = ~((P >= -_ROW_TOLERANCE).all(axis=-1) & (np.abs(P.sum(axis=-1) - 1.0) <= 1e-6))  # NaN compares as false
-    if bad.any():
-        s, a = (int(i) for i in np.argwhere(bad)[0])
-        raise CtaError(
-            f"{name}: state {s}, action {a} is not a probability distribution (sum {P[s, a].sum():.6g}, smallest entry "
-            f"{P[s, a].min():.3g}); make its entries non-negative with sum 1"
-        )
-
-
 @dataclass(frozen=True, eq=False)
 class MDP:
     """A finite controlled Markov process (S, A, P).
@@ -49,7 +38,13 @@ class MDP:
         P = np.asarray(self.P, float)
         if P.ndim != 3 or P.shape[0] != P.shape[2] or 0 in P.shape:
             raise CtaError(f"{self.name}: P has shape {P.shape}, expected (states, actions, states)")
-        _check_laws(P, self.name)
+        bad = ~((P >= -_ROW_TOLERANCE).all(axis=-1) & (np.abs(P.sum(axis=-1) - 1.0) <= 1e-6))  # NaN compares as false
+        if bad.any():
+            s, a = np.argwhere(bad)[0]
+            raise CtaError(
+                f"{self.name}: state {s}, action {a} is not a probability distribution (sum {P[s, a].sum():.6g}, "
+                f"smallest entry {P[s, a].min():.3g}); make its entries non-negative with sum 1"
+            )
         coordinates = np.asarray(self.coordinates, int)
         if coordinates.size == 0:
             coordinates = np.arange(P.shape[0])[:, None]
@@ -66,11 +61,9 @@ class MDP:
         n = len(successors)
         bad = np.argwhere((successors < 0) | (successors >= n))
         if len(bad):
-            s, a = (int(i) for i in bad[0])
+            s, a = bad[0]
             raise CtaError(f"{name}: state {s}, action {a} leads to {successors[s, a]}, outside 0..{n - 1}")
-        P = np.zeros((n, successors.shape[1], n))
-        np.put_along_axis(P, successors[..., None], 1.0, axis=-1)
-        return cls(P, name=name, **options)
+        return cls(np.eye(n)[successors], name=name, **options)
 
     @property
     def n_states(self) -> int:
@@ -84,14 +77,6 @@ class MDP:
     def is_deterministic(self) -> bool:
         return bool((self.P.max(axis=-1) > 1.0 - _ROW_TOLERANCE).all())
 
-    @cached_property
-    def successors(self) -> np.ndarray:
-        """Successor table (S, A); only for deterministic processes."""
-        if not self.is_deterministic:
-            s, a = (int(i) for i in np.argwhere(self.P.max(axis=-1) <= 1.0 - _ROW_TOLERANCE)[0])
-            raise CtaError(f"{self.name}: state {s}, action {a} is stochastic, there is no successor table")
-        return self.P.argmax(axis=-1)
-
     def index(self, *coordinates: int) -> int:
         """The state whose coordinates are given."""
         hit = np.flatnonzero((self.coordinates == np.asarray(coordinates)).all(axis=1))
@@ -100,11 +85,15 @@ class MDP:
         return int(hit[0])
 
 
-def _from_rule(coordinates: np.ndarray, step, actions: tuple[str, ...], name: str) -> MDP:
-    """Tabulate `step(coordinate tuple, action index) → coordinate tuple`."""
-    index = {tuple(int(v) for v in row): i for i, row in enumerate(coordinates)}
-    table = [[index[step(key, a)] for a in range(len(actions))] for key in index]
-    return MDP.deterministic(np.array(table), coordinates=coordinates, actions=actions, name=name)
+def _world(sizes: tuple[int, ...], moved: np.ndarray, actions: tuple[str, ...], name: str) -> MDP:
+    """A process on a grid: `moved` (S, A, k) are the coordinates to which each action leads."""
+    successors = np.asarray(np.ravel_multi_index(tuple(np.moveaxis(moved, -1, 0)), sizes))
+    return MDP.deterministic(successors, coordinates=_grid(*sizes), actions=actions, name=name)
+
+
+def _grid(*sizes: int) -> np.ndarray:
+    """All places (S, k) of a grid, the last coordinate fastest."""
+    return np.array(list(np.ndindex(*sizes)))
 
 
 def sliders(*sizes: int, simultaneous: bool = False) -> MDP:
@@ -117,32 +106,21 @@ def sliders(*sizes: int, simultaneous: bool = False) -> MDP:
         raise CtaError(f"sliders: sizes {sizes} must be at least one positive number of positions")
     moves = [m for m in product((0, -1, 1), repeat=len(sizes)) if simultaneous or np.count_nonzero(m) <= 1]
     moves.sort(key=lambda m: (np.count_nonzero(m), m))
-    coordinates = np.array(list(product(*(range(n) for n in sizes))))
-
-    def step(key: tuple[int, ...], a: int) -> tuple[int, ...]:
-        return tuple(min(max(k + m, 0), n - 1) for k, m, n in zip(key, moves[a], sizes, strict=True))
-
-    names = tuple(
-        "stay" if not any(m) else " ".join(f"{i + 1}{'+' if v > 0 else '-'}" for i, v in enumerate(m) if v)
-        for m in moves
-    )
+    signs = {1: "+", -1: "-"}
+    names = [" ".join(f"{i}{signs[v]}" for i, v in enumerate(m, 1) if v) or "stay" for m in moves]
+    moved = np.clip(_grid(*sizes)[:, None] + moves, 0, np.array(sizes) - 1)
     label = "×".join(map(str, sizes)) + (" simultaneous sliders" if simultaneous else " additive sliders")
-    return _from_rule(coordinates, step, names, label)
+    return _world(sizes, moved, tuple(names), label)
 
 
 def locked_slider(n: int) -> MDP:
     """One slider gated by a lock bit (1 = open): actions stay, left, right, toggle. Coordinates (position, bit)."""
     if n < 2:
         raise CtaError(f"locked_slider: n = {n}, a slider needs at least two positions")
-    coordinates = np.array(list(product(range(n), (0, 1))))
-
-    def step(key: tuple[int, ...], a: int) -> tuple[int, ...]:
-        position, bit = key
-        if a == 3:
-            return position, 1 - bit
-        return (min(max(position + (0, -1, 1)[a], 0), n - 1) if bit else position), bit
-
-    return _from_rule(coordinates, step, ("stay", "left", "right", "toggle"), f"locked slider of {n}")
+    places = _grid(n, 2)
+    steps = np.array([(0, 0), (-1, 0), (1, 0)]) * places[:, None, 1:]
+    moved = np.concatenate([np.clip(places[:, None] + steps, 0, (n - 1, 1)), places[:, None] ^ (0, 1)], axis=1)
+    return _world((n, 2), moved, ("stay", "left", "right", "toggle"), f"locked slider of {n}")
 
 
 def desk_skeleton() -> MDP:
@@ -151,13 +129,8 @@ def desk_skeleton() -> MDP:
     Bit 0 unlocks the drawer, bit 1 the window, the tray has no lock. One action flips one part (if its lock is open) or
     one bit, so that d* counts subtasks instead of time steps.
     """
-    gate = (3, 4, None, None, None)
-
-    def step(key: tuple[int, ...], a: int) -> tuple[int, ...]:
-        bit = gate[a]
-        if bit is not None and key[bit] == 0:
-            return key
-        return tuple(1 - v if i == a else v for i, v in enumerate(key))
-
-    coordinates = np.array(list(product((0, 1), repeat=5)))
-    return _from_rule(coordinates, step, ("drawer", "window", "tray", "button 0", "button 1"), "desk skeleton")
+    places = _grid(2, 2, 2, 2, 2)
+    free = np.ones_like(places)
+    free[:, :2] = places[:, 3:]
+    moved = places[:, None] ^ (np.eye(5, dtype=int) * free[:, :, None])
+    return _world((2,) * 5, moved, ("drawer", "window", "tray", "button 0", "button 1"), "desk skeleton")

@@ -7,44 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
 from cta.io.figure_files import save_figure
-from cta.theory.assumptions import (
-    check_abstraction,
-    check_consistency,
-    close_support,
-    difference_decoder,
-    global_decoder,
-)
+from cta.io.text_tables import print_table
+from cta.theory import assumptions
 from cta.theory.distance import field, fields, surrogate_return, temporal_distance
-from cta.theory.factorisation import (
-    Anchor,
-    Displacement,
-    bilinear_complete,
-    block_risks,
-    numerical_rank,
-    transduce,
-    transduction_bound,
-)
+from cta.theory.factorisation import bilinear_complete, block_risks, numerical_rank, transduce, transduction_bound
 from cta.theory.lights import LightsOut
 from cta.theory.mdp import desk_skeleton, locked_slider, sliders
 
 
-def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], note: str = "") -> Any:
-    """A table for the terminal: words on the left, numbers on the right, a note below."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", caption=note or None)
-    table.caption_justify = "left"
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right", no_wrap=i == 0)
-    for row in rows:
-        table.add_row(*map(str, row))
-    return table
+def _print(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], note: str) -> None:
+    """A table on the terminal, with a note below."""
+    print_table([columns, *([str(cell) for cell in row] for row in rows)], left=1, title=title, title_style="bold")
+    print(f"{note}\n")
 
 
-def fields_table(gamma: float) -> Any:
+def fields_table(gamma: float) -> None:
     """One task, two contexts: does the field change?"""
     additive, both, lock, desk = sliders(7, 5), sliders(7, 5, simultaneous=True), locked_slider(7), desk_skeleton()
     cases = [
@@ -62,65 +42,59 @@ def fields_table(gamma: float) -> Any:
         rows.append((mdp.name, context, *(f"{gap:.2f}" for gap in gaps)))
     note = "0 means the context is ignored. Ṽ-fields change even where d*-fields do not (T8, T9, T10, T11)."
     title = "Fields of one task in two contexts (largest difference over probes)"
-    return _table(title, ("world", "context", "d*-field", "Ṽ-field"), rows, note)
+    _print(title, ("world", "context", "d*-field", "Ṽ-field"), rows, note)
 
 
-def ranks_table(gamma: float) -> Any:
+def ranks_table(gamma: float) -> None:
     """Dimensions an exact factorisation needs."""
     rows = []
     for mdp in (sliders(4, 3), sliders(4, 3, simultaneous=True), sliders(7, 5), locked_slider(7), desk_skeleton()):
         D = temporal_distance(mdp, gamma)
         rows.append((mdp.name, len(D), numerical_rank(D), numerical_rank(surrogate_return(D, gamma))))
     note = "What is learned is Ṽ, which needs as many dimensions as there are states here (T12)."
-    return _table("Rank of an exact factorisation", ("world", "states", "rank D", "rank Ṽ"), rows, note)
+    _print("Rank of an exact factorisation", ("world", "states", "rank D", "rank Ṽ"), rows, note)
 
 
-def assumptions_table() -> Any:
+def assumptions_table() -> None:
     """Counterexamples to the assumptions, for the readings one would like to use."""
     additive, lock = sliders(4, 3), locked_slider(4)
     cases = [
-        (additive, "what differs", difference_decoder(additive.coordinates)),
-        (additive, "everything", global_decoder(np.arange(additive.n_states))),
-        (additive, "slider 1", global_decoder(additive.coordinates[:, 0])),
-        (lock, "position", global_decoder(lock.coordinates[:, 0])),
+        (additive, "what differs", assumptions.difference_decoder(additive.coordinates)),
+        (additive, "everything", assumptions.global_decoder(np.arange(additive.n_states))),
+        (additive, "slider 1", assumptions.global_decoder(additive.coordinates[:, 0])),
+        (lock, "position", assumptions.global_decoder(lock.coordinates[:, 0])),
     ]
-    rows: list[tuple[Any, ...]] = [
-        (f"{mdp.name}: {name}", len(check_abstraction(mdp, *decoder)), len(check_consistency(*decoder)))
-        for mdp, name, decoder in cases
-    ]
-    one = np.zeros((6, 6), bool)
-    one[0, 1] = True
-    rows.append((f"closure of one pair of 36: {int(close_support(one).sum())} pairs", "", ""))
+    rows: list[tuple[Any, ...]] = []
+    for mdp, name, decoder in cases:
+        failures = assumptions.check_abstraction(mdp, *decoder), assumptions.check_consistency(*decoder)
+        rows.append((f"{mdp.name}: {name}", *map(len, failures)))
+    closed = assumptions.close_support(np.arange(36).reshape(6, 6) == 1)
+    rows.append((f"closure of one pair of 36: {closed.sum()} pairs", "", ""))
     note = "A non-empty support closes to all pairs under P1, and P3 then forces a global reading."
     title = "Do the assumptions hold? (number of counterexamples)"
-    return _table(title, ("world and reading", "abstraction", "P3"), rows, note)
+    _print(title, ("world and reading", "abstraction", "P3"), rows, note)
 
 
-def completion_case(*, combined: bool = True) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(H, mask, anchors, displacements) of additive sliders: H[x, (s,g)] = α(s,g)(x), one column per distinct field.
+def completion_case(*, combined: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(H, anchors, displacements) of additive sliders: H[x, (s,g)] = α(s,g)(x), one column per distinct field.
 
     Held out: anchors x with window 0 against fields that move the drawer alone. `combined=False` leaves out the fields
     that move both, so that the observed core has only window moves.
     """
     mdp = sliders(6, 4)
-    D = temporal_distance(mdp)
-    moves = mdp.coordinates[:, None] != mdp.coordinates[None, :]
+    moves = mdp.coordinates[:, None] != mdp.coordinates[None]
     pairs = np.argwhere(moves.any(axis=-1) if combined else moves.sum(axis=-1) == 1)
-    columns = fields(D, pairs)
-    alone = (mdp.coordinates[pairs[:, 0], 1] == mdp.coordinates[pairs[:, 1], 1]).astype(float)
-    distinct = np.unique(np.concatenate([alone[:, None], columns], axis=1), axis=0)
-    anchors, displacements = mdp.coordinates[:, 1] != 0, distinct[:, 0] == 0
-    order = np.argsort(~anchors, kind="stable")
-    mask = anchors[:, None] | displacements[None, :]
-    return distinct[:, 1:].T[order], mask[order], anchors[order], displacements
+    moves_window = moves[*pairs.T, 1]
+    distinct = np.unique(np.column_stack([moves_window, fields(temporal_distance(mdp), pairs)]), axis=0)
+    return distinct[:, 1:].T, mdp.coordinates[:, 1] != 0, distinct[:, 0] == 1
 
 
-def bound_samples(count: int = 120) -> np.ndarray:
+def bound_samples() -> np.ndarray:
     """Rows (R_train, R_test, bound factor): perturbed rank-2 fits of 20×20 targets that meet the bound's condition."""
     rng = np.random.default_rng(0)
     seen = np.arange(20) < 10
     rows = []
-    for _ in range(count):
+    for _ in range(120):
         G, F = rng.normal(size=(20, 2)), rng.normal(size=(20, 2))
         noise = 10 ** rng.uniform(-5, -1.5)
         estimate = (G + noise * rng.normal(size=G.shape)) @ (F + noise * rng.normal(size=F.shape)).T
@@ -131,26 +105,26 @@ def bound_samples(count: int = 120) -> np.ndarray:
     return np.array(rows)
 
 
-def completion_table() -> Any:
+def completion_table() -> None:
     """Held-out blocks: bilinear completion against a table, and the bound."""
     rows = []
     for combined, name in ((True, "combined moves seen"), (False, "moves never combined")):
-        H, mask, anchors, displacements = completion_case(combined=combined)
-        fit = bilinear_complete(H, mask, numerical_rank(H))
-        core = f"core rank {fit.core_rank}/{numerical_rank(H)}"
-        for label, estimate in ((f"bilinear, {name}, {core}", fit.H), (f"table, {name}", np.where(mask, H, 0.0))):
+        H, anchors, displacements = completion_case(combined=combined)
+        mask, rank = anchors[:, None] | displacements, numerical_rank(H)
+        fit = bilinear_complete(H, mask, rank)
+        bilinear = f"bilinear, {name}, core rank {fit.core_rank}/{rank}"
+        for label, estimate in ((bilinear, fit.H), (f"table, {name}", np.where(mask, H, 0.0))):
             risks = block_risks(H, estimate, anchors, displacements)
             rows.append((label, *(f"{np.sqrt(risk):.2g}" for risk in risks)))
-    samples = bound_samples()
-    worst = (samples[:, 1] / samples[:, 0]).max()
-    note = f"Bound on R_test/R_train: median {np.median(samples[:, 2]):.1g}; worst observed {worst:.1f}."
+    train, test, factor = bound_samples().T
+    note = f"Bound on R_test/R_train: median {np.median(factor):.1g}; worst observed {(test / train).max():.1f}."
     title = "Bilinear completion of a held-out block (T14, T15)"
-    return _table(title, ("estimate", "train RMSE", "held-out RMSE"), rows, note)
+    _print(title, ("estimate", "train RMSE", "held-out RMSE"), rows, note)
 
 
-def transduction_table(gamma: float) -> Any:
+def transduction_table(gamma: float) -> None:
     """T16: right moves at held-out pairs."""
-    models: list[tuple[str, Anchor, Displacement]] = [
+    models = [
         ("table Q(s,g)", "table", "table"),
         ("free anchor × analogy", "table", "analogy"),
         ("coordinates × analogy", "coordinates", "analogy"),
@@ -162,13 +136,13 @@ def transduction_table(gamma: float) -> Any:
     for name, anchor, displacement in models:
         options: Any = {"gamma": gamma, "anchor": anchor, "displacement": displacement}
         results = [transduce(sliders(4, 3), 1, one_step=one, **options) for one in (True, False)]
-        rows.append((name, *(f"{value:.0%}" for r in results for value in (r.train, r.held_out))))
+        rows.append((name, *(f"{share:.0%}" for result in results for share in result)))
     note = "Analogies transfer through a bottleneck; a free row per anchor fits and does not transfer."
     title = "Right moves at held-out pairs (slider 1 moves while slider 2 = 1), 4×3 additive sliders (T16)"
-    return _table(title, ("model", "one step: seen", "held out", "all pairs: seen", "held out"), rows, note)
+    _print(title, ("model", "one step: seen", "held out", "all pairs: seen", "held out"), rows, note)
 
 
-def lights_table() -> Any:
+def lights_table() -> None:
     """Lights Out: ranks over F₂, orbits and stabilisers."""
     rows = []
     for size in ((2, 3), (3, 3), (4, 4), (4, 5), (4, 6)):
@@ -180,10 +154,10 @@ def lights_table() -> Any:
             rank = int((spectrum > 1e-9 * spectrum[0]).sum())
             facts = (board.weights.max(), f"{rank}/{len(spectrum)}", board.stabiliser_size(0))
         name, share = f"{size[0]}×{size[1]}", f"{board.reachable_probability:.3g}"
-        rows.append((name, f"{board.rank}/{board.cells}", share, *facts))
+        rows.append((name, f"{board.rank}/{board.lights}", share, *facts))
     columns = ("board", "rank over F₂", "reachable goals", "diameter", "rank D", "contexts per field")
     note = "Contexts per field: the stabiliser of press 0. Full rank: half of all; 4×4: only the context itself."
-    return _table("Lights Out", columns, rows, note)
+    _print("Lights Out", columns, rows, note)
 
 
 def learned_rows(*, expectile: float, steps: int, seeds: int) -> list[Any]:
@@ -201,12 +175,12 @@ def learned_rows(*, expectile: float, steps: int, seeds: int) -> list[Any]:
     return rows
 
 
-def learned_table(rows: list[Any]) -> Any:
+def learned_table(rows: list[Any]) -> None:
     """Context invariance of exact d*, exact Ṽ and the learned φᵀψ."""
     lines = []
     for row in rows:
-        accuracy = row.accuracy
-        ratios = f"{row.field.ratio:.2f}", f"{row.vector.ratio:.2f}", f"{row.vector.retrieval:.0%}"
+        of_vector, accuracy = row.vector, row.accuracy
+        ratios = f"{row.field.ratio:.2f}", f"{of_vector.ratio:.2f}", f"{of_vector.retrieval:.0%}"
         correlations = f"{accuracy.value_correlation:.2f}", f"{accuracy.rank_correlation:.2f}"
         lines.append((f"{row.world}: {row.quantity}", *ratios, *correlations, f"{accuracy.distance_error:.1f}"))
     note = (
@@ -214,7 +188,7 @@ def learned_table(rows: list[Any]) -> Any:
         "has the same task; r, ρ: Pearson with Ṽ, Spearman with d*; |Δd|: median error of implied distances."
     )
     title = "Context invariance: one task in two contexts ÷ two tasks (0 = invariant)"
-    return _table(title, ("quantity", "field", "α∨", "1-NN", "r(Ṽ)", "ρ(d*)", "|Δd|"), lines, note)
+    _print(title, ("quantity", "field", "α∨", "1-NN", "r(Ṽ)", "ρ(d*)", "|Δd|"), lines, note)
 
 
 def draw_fields(path: Path, gamma: float) -> Path:
@@ -258,17 +232,17 @@ def run_report(
     figure: Path | None, *, gamma: float, expectile: float, steps: int, seeds: int, bridge: bool = True
 ) -> None:
     """Print the report, and draw the fields into `figure` if it is given."""
-    from rich.console import Console
-
     started = time.perf_counter()
-    console = Console(highlight=False)
-    exact = [fields_table(gamma), ranks_table(gamma), assumptions_table(), completion_table()]
-    for table in (*exact, transduction_table(gamma), lights_table()):
-        console.print(table)
+    fields_table(gamma)
+    ranks_table(gamma)
+    assumptions_table()
+    completion_table()
+    transduction_table(gamma)
+    lights_table()
     if bridge:
         with Console(stderr=True).status(f"training the dual learner, {steps:,} steps"):
             rows = learned_rows(expectile=expectile, steps=steps, seeds=seeds)
-        console.print(learned_table(rows))
+        learned_table(rows)
     if figure is not None:
-        console.print(f"wrote {draw_fields(figure, gamma)}", soft_wrap=True)
-    console.print(f"theory report in {time.perf_counter() - started:.1f} s")
+        print(f"wrote {draw_fields(figure, gamma)}")
+    print(f"theory report in {time.perf_counter() - started:.1f} s")
