@@ -7,7 +7,7 @@ SMALL = $(VENV)/.small
 INSTALLED = $(VENV)/.installed
 # On a terminal uv shows the downloads.
 QUIET = $(shell test -t 2 || echo --quiet)
-SEEDS ?= 4
+SEEDS ?= 6
 STEPS ?= 6000
 WORKERS ?= 2
 
@@ -33,7 +33,7 @@ $(INSTALLED): $(SMALL)
 	@$(BIN)/uv pip install $(QUIET) --python $(BIN)/python --require-hashes -r requirements/pinned.txt
 	@touch $@
 
-demo: $(SMALL)  ## cut pairs out of data, train CTA and HIQL, ask for the pairs, a page about it (SEEDS=4 STEPS=6000)
+demo: $(SMALL)  ## cut pairs out of data, train CTA and HIQL, ask for the pairs, a page about it (SEEDS=6 STEPS=6000)
 	$(BIN)/cta demo --seeds $(SEEDS) --steps $(STEPS)
 
 test: $(INSTALLED)  ## the whole test suite (WORKERS=2)

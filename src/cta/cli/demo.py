@@ -52,7 +52,7 @@ class Command:
       cta demo --seeds 8 --steps 6000
     """
 
-    seeds: str = "4"
+    seeds: str = "6"
     """Seeds of each agent: a count or a list, as in `cta train`."""
     steps: Count = 6_000
     """Optimiser steps of each agent."""

@@ -49,9 +49,12 @@ const sortableTable = ({ caption, columns: all, rows: full, notes = [] }) => {
   };
   body.append(...lines.map((line) => line.node));
   const table = el("table", {}, el("caption", { class: "visually-hidden" }, caption), el("thead", {}, el("tr", {}, heads)), body);
+  // Rows that differ in nothing but their names need no table.
+  const alone = columns.length === 1 && same.length > 0;
+  const whose = alone ? rows.map(([name]) => plain(name)).join(", ") : "The same for all";
   return el("div", { class: "tabled" }, el("div", { class: "over" }, el("h3", {}, caption), csvButton(caption, all, full)),
-    el("div", { class: "scroll", role: "region", "aria-label": caption, tabindex: 0 }, table),
-    same.length ? el("p", { class: "note" }, `The same for all: ${same.join(", ")}.`) : null, notes.map((text) => el("p", { class: "note" }, prose(text))));
+    alone ? null : el("div", { class: "scroll", role: "region", "aria-label": caption, tabindex: 0 }, table),
+    same.length ? el("p", { class: "note" }, `${whose}: ${same.join(", ")}.`) : null, notes.map((text) => el("p", { class: "note" }, prose(text))));
 };
 
 const withSpread = (one) => `${tenth(one.mean)}${Object.keys(one.seeds).length > 1 ? ` ± ${tenth(one.std)}` : ""}`;
