@@ -22,7 +22,6 @@ from cta.analysis.purity import Labelled, among, choose_queries, measure, neares
 from cta.analysis.queries import asked_rows, choose, draw_pairs
 from cta.analysis.representations import DIFFERENCE, _plain, functions
 from cta.analysis.semantics import NOTHING, SEVERAL, Labels, is_single
-from cta.cli import evaluate as evaluate_command
 from cta.cli import run as cta_command
 from cta.cli.analogies import Command
 from cta.data import TrajectoryDataset
@@ -353,9 +352,7 @@ def test_the_data_is_found_from_another_folder(tmp_path, monkeypatch):
     words = ["--pairs", "20", "--iterations", "20", "--frames", "0", "--split", "train"]
     assert cta_command(["analogies", "home/mine/run", *words]) == 0
     run = cta.Run("home/mine/run")
-    command = evaluate_command.Command(("home/mine/run",), env="module:factory", workers=1)
-    own = command._own(run)
-    assert own._data().num_rows == 60 == run.open_data()[1].num_rows
+    assert run.open_data()[1].num_rows == 60
 
 
 def test_images_of_any_side_are_averaged():

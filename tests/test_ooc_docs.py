@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 
 import pytest
 
-from cta.cli.ooc_data import RATES as COLUMNS
+from cta.cli.ooc import RATES as COLUMNS
 from cta.io.csv_log import CsvLog
 from cta.io.text_tables import pipe_table as markdown
 from cta.ooc.pairs import PAPER_EVENTS

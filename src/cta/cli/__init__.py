@@ -17,12 +17,12 @@ import traceback
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import FrameType
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 from cta import __version__
 from cta.compilation import keep_programs
 from cta.errors import CtaError
-from cta.exit_codes import DONE, ERROR, INTERRUPTED, SEED_STOPPED, USAGE, stop_signals
+from cta.exit_codes import DONE, ERROR, INTERRUPTED, USAGE, stop_signals
 from cta.io import provenance
 from cta.validation import check_bounds
 
@@ -58,8 +58,6 @@ Start here:
 exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted and resumable, 4 a seed diverged (NaN or inf)
 """
 
-__all__ = ["DONE", "ERROR", "INTERRUPTED", "SEED_STOPPED", "USAGE", "main", "run"]
-
 
 def main() -> None:
     """Entry point of the console script. Every stop signal is a Ctrl-C; letters a terminal lacks are spelt out."""
@@ -69,8 +67,12 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     keep_programs()
     code = run(sys.argv[1:])
-    for stream in (sys.stdout, sys.stderr):
-        _flush(stream)
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            # What nobody takes any more (a closed pipe, a full disk) is dropped, and the exit code stays what it is.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     if "jax" in sys.modules:
         # A thread may still be compiling or computing; an orderly shutdown would destroy JAX under it and crash.
         os._exit(code)
@@ -91,16 +93,6 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise _Interrupt
 
 
-def _flush(stream: TextIO | None) -> None:
-    """What nobody takes any more (a closed pipe, a full disk) is dropped, so that the exit code stays what it is."""
-    if stream is None:
-        return
-    try:
-        stream.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
 def run(argv: list[str]) -> int:
     """Run a command line; returns the exit code. Whatever a user can fix is one line on standard error."""
     if argv and argv[0] in ("--version", "-V", "version"):
@@ -111,25 +103,21 @@ def run(argv: list[str]) -> int:
         if name not in COMMANDS:
             _overview("cta", "Offline goal-conditioned reinforcement learning by analogy.", COMMANDS, argv, HELP)
         return carry_out(name, argv[1:])
-    except CtaError as error:
-        _complain(f"cta {name}: {error}")
-        return ERROR
-    except KeyboardInterrupt:
-        _complain(f"cta {name}: interrupted")
-        return INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output (head, less) has seen enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        _complain(f"cta {name}: {where}{error.strerror or error}")
-        return ERROR
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else USAGE
+    except BrokenPipeError:  # the reader of our output (head, less) has seen enough
+        return DONE
+    except KeyboardInterrupt:
+        said, code = "interrupted", INTERRUPTED
+    except CtaError as error:
+        said, code = str(error), ERROR
+    except OSError as error:
+        said, code = f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}", ERROR
     except Exception as error:
-        _complain(f"cta {name}: {_unforeseen(error)}")
-        return ERROR
+        said, code = _unforeseen(error), ERROR
+    with contextlib.suppress(OSError):  # nobody may listen any more
+        print(f"cta {name}: {said}", file=sys.stderr)
+    return code
 
 
 def carry_out(name: str, words: Sequence[str]) -> int:
@@ -178,8 +166,3 @@ def _unforeseen(error: Exception) -> str:
     except OSError:
         return f"internal error: {said}"
     return f"internal error: {said}; please report it with the traceback in {path}"
-
-
-def _complain(text: str) -> None:
-    with contextlib.suppress(OSError):  # nobody may listen any more
-        print(text, file=sys.stderr)

@@ -109,6 +109,7 @@ def train(seeds: tuple[int, ...], steps: int, out: Path) -> tuple[dict[str, list
     reads, and the exit code.
     """
     from cta.agents import find
+    from cta.cli.ooc import print_pairs
     from cta.grid.ablation import scored_cell
     from cta.grid.how import How
     from cta.grid.plan import Plan
@@ -123,8 +124,7 @@ def train(seeds: tuple[int, ...], steps: int, out: Path) -> tuple[dict[str, list
 
     held_out = held_out_of(find_layout(DATASET))
     print(WORLD)
-    for number, pair in held_out.numbered():
-        print(f"  pair{number}: {pair.describe(held_out.layout)}")
+    print_pairs(held_out, "  ")
     print(flush=True)
     asked = Study(DATASET, held_out, agents=AGENTS, seeds=seeds, steps=steps).plan().cells
     every = max(1, round(CURVE_SHARE * steps))

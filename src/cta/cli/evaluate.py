@@ -1,11 +1,12 @@
 """cta evaluate"""
 
+import itertools
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,6 +19,8 @@ from cta.data.progress import LINE_SECONDS
 from cta.errors import CtaError
 from cta.io.files import check_writable
 from cta.validation import Count, Natural
+
+WEIGHTS = ".safetensors"
 
 
 @dataclass(frozen=True)
@@ -82,69 +85,60 @@ class Command:
     agent: OwnAgent = None
     unverified: Unverified = False
 
-    @property
-    def into_results(self) -> bool:
-        return self.results is not None or any(source.endswith(".safetensors") for source in self.sources)
+    def __call__(self) -> None:
+        into_results = self.results is not None or any(source.endswith(WEIGHTS) for source in self.sources)
+        self._check(into_results)
+        if into_results:
+            self._into_results()
+        else:
+            for source in self.sources:
+                self._into_run(source)
 
-    def check(self) -> None:
+    def _check(self, into_results: bool) -> None:
         """Complain about what makes no sense, before anything slow."""
         if not self.sources:
             raise CtaError("name at least one run directory or file of weights")
         for_run = {"--env": self.env, "--videos": self.videos, "--max-episode-steps": self.max_episode_steps}
         for_results = {"--ask": self.ask, "--pairs": self.pairs, "--again": self.again}
-        for flag, value in (for_run if self.into_results else for_results).items():
+        where = "a run without --results" if into_results else "a results folder: give --results"
+        for flag, value in (for_run if into_results else for_results).items():
             if value:
-                where = "a run without --results" if self.into_results else "a results folder: give --results"
                 raise CtaError(f"{flag} is for {where}")
         if self.env is not None and self.videos:
             raise CtaError("--videos: videos are of known environments only, not of --env")
         if self.max_episode_steps is not None and self.env is None:
             raise CtaError("--max-episode-steps is for an environment of --env")
 
-    def __call__(self) -> None:
-        self.check()
-        if self.into_results:
-            self._into_results()
-        else:
-            for source in self.sources:
-                self._into_run(source)
+    def _players(self, progress: Any, own: Any = None) -> Any:
+        from cta.experiment.score_files import How, Players
 
-    def _how(self) -> Any:
-        from cta.experiment.score_files import How
-
-        return How(**{name: getattr(self, name) for name in How.__dataclass_fields__})
-
-    def _open(self, source: str) -> Any:
-        """A run, or the path of a file of weights; code of one's own is loaded only if the command line names it."""
-        from cta.agents import find
-        from cta.experiment import Run
-
-        if not source.endswith(".safetensors"):
-            return Run(source, agent=self.agent, unverified=self.unverified)
-        if self.agent is not None:
-            find(self.agent)
-        return Path(source)
+        return Players(How(**{field.name: getattr(self, field.name) for field in fields(How)}), progress, own)
 
     def _into_results(self) -> None:
         # Policies are evaluated on the CPU; an accelerator's memory is left to whoever trains there.
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
         # One thread for it: a few rows at a time gain nothing from more, and the cores belong to the simulators.
         os.environ.setdefault("PJRT_NPROC", "1")
+        from cta.agents import find
         from cta.compilation import enable_cache
+        from cta.experiment import Run
         from cta.experiment.candidates import candidates, numbers
-        from cta.experiment.score_files import Players, score_into
+        from cta.experiment.score_files import score_into
         from cta.scores.store import Scores
 
         enable_cache()
-        seeds = numbers(self.seeds, "--seeds")
+        if self.agent is not None:
+            find(self.agent)  # code of one's own is loaded only if the command line names it
         # All of them are opened before the first is scored.
-        sources = [candidates(self._open(source), self.step, seeds) for source in self.sources]
+        seeds, options = numbers(self.seeds, "--seeds"), {"agent": self.agent, "unverified": self.unverified}
+        opened = [Path(source) if source.endswith(WEIGHTS) else Run(source, **options) for source in self.sources]
+        items = [candidates(source, self.step, seeds) for source in opened]
         if self.results is not None:
             check_writable(self.results)
         counts: dict[Path, list[bool]] = {}
         rounded = False
-        with episode_bar() as progress, Players(self._how(), progress) as players:
-            for item in (item for source in sources for item in source):
+        with episode_bar() as progress, self._players(progress) as players:
+            for item in itertools.chain.from_iterable(items):
                 folder = self.results or item.home
                 check_writable(folder)
                 counts.setdefault(folder, []).append(score_into(Scores(folder), item, players, again=self.again))
@@ -160,22 +154,28 @@ class Command:
     def _into_run(self, source: str) -> None:
         from cta.cli.summary import print_scores, record
         from cta.envs.names import KNOWN
+        from cta.evaluation.evaluator import OwnEvaluator
+        from cta.experiment import Run
         from cta.experiment.candidates import candidates, numbers
-        from cta.experiment.score_files import EVALUATE, Players, score_run
+        from cta.experiment.score_files import EVALUATE, score_run
 
-        run = self._open(source)
+        run = Run(source, agent=self.agent, unverified=self.unverified)
         check_writable(run.path)
-        if self.env is None and run.config.dataset_name not in KNOWN:
-            name = run.config.dataset_name
-            raise CtaError(f"{name} belongs to no known environment: give yours with --env module:factory")
         seen = {"eval_episodes": self.episodes, "eval_tasks": self.tasks, "eval_temperature": self.temperature}
         seen |= {"eval_gaussian": self.noise, "eval_seed": self.eval_seed, "eval_workers": self.workers}
         run.config = replace(run.config, **seen, video_frame_skip=self.video_frame_skip)
         run.config.check()
-        items = candidates(run, self.step, numbers(self.seeds, "--seeds"))
-        if self.env is None:
+        items, own = candidates(run, self.step, numbers(self.seeds, "--seeds")), None
+        if self.env is not None:
+            options: Any = {"workers": self.workers, "max_episode_steps": self.max_episode_steps}
+            options |= {"shape": run.spec.observation_shape, "units": run.units, "data": lambda: run.open_data()[1]}
+            own = OwnEvaluator(self.env, **options)
+        elif run.config.dataset_name in KNOWN:
             run.tell_simulator()
-        with episode_bar() as progress, Players(self._how(), progress, self._own(run)) as players:
+        else:
+            name = run.config.dataset_name
+            raise CtaError(f"{name} belongs to no known environment: give yours with --env module:factory")
+        with episode_bar() as progress, self._players(progress, own) as players:
             rows = score_run(run, items, players, self.env or "")
         if not rows:
             raise CtaError(f"{run.path}: every seed has diverged, so there is no policy to score")
@@ -184,33 +184,20 @@ class Command:
         if self.videos:
             record(run, run.policy(step=rows[-1].step), episodes=self.videos)
 
-    def _own(self, run: Any) -> Any:
-        """What plays in an environment of one's own; None for known ones."""
-        if self.env is None:
-            return None
-        from cta.evaluation.evaluator import OwnEvaluator
-
-        options: Any = {"workers": self.workers, "max_episode_steps": self.max_episode_steps}
-        options |= {"shape": run.spec.observation_shape, "units": run.units, "data": lambda: run.open_data()[1]}
-        return OwnEvaluator(self.env, **options)
-
 
 @contextmanager
 def episode_bar() -> Iterator[Callable[[Any, int, int], None]]:
     """A bar of episodes on a terminal, elsewhere a line now and then; gives what to call with (what is scored, episodes
     done, in all)."""
-    console = Console(stderr=True)
     spoke = time.monotonic()
-
-    def line(item: Any, done: int, total: int) -> None:
-        nonlocal spoke
-        if time.monotonic() - spoke >= LINE_SECONDS:
-            spoke = time.monotonic()
-            print(f"{item.label}: {done:,} of {total:,} episodes", file=sys.stderr, flush=True)
-
-    if not console.is_terminal:
-        yield line
-        return
-    with Progress(console=console, transient=True) as bar:
+    with Progress(console=(console := Console(stderr=True)), transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("starting", total=None)
-        yield lambda item, done, total: bar.update(task, description=item.label, completed=done, total=total)
+
+        def show(item: Any, done: int, total: int) -> None:
+            nonlocal spoke
+            bar.update(task, description=item.label, completed=done, total=total)
+            if not console.is_terminal and time.monotonic() - spoke >= LINE_SECONDS:
+                spoke = time.monotonic()
+                print(f"{item.label}: {done:,} of {total:,} episodes", file=sys.stderr, flush=True)
+
+        yield show

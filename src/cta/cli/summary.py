@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from cta.cli import DONE, INTERRUPTED, SEED_STOPPED
 from cta.cli.scores import order_line, print_orders
 from cta.errors import CtaError
+from cta.exit_codes import DONE, INTERRUPTED, SEED_STOPPED
 from cta.experiment import Interrupted, Run, RunPolicy
 from cta.experiment.scoring import policy_maker
 from cta.io.text_tables import print_table

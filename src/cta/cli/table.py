@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional, arg
 
-from cta.cli import DONE, ERROR
 from cta.errors import CtaError
+from cta.exit_codes import DONE, ERROR
 from cta.scores.formats import FORMATS, NOTHING, markdown, refill, show
 from cta.scores.paper import OOC, in_paper
 from cta.scores.store import DEFAULT, Scores

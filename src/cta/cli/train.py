@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import tyro
 
-from cta.cli import DONE
 from cta.config import Extraction, RunConfig, to_dict
 from cta.errors import CtaError
+from cta.exit_codes import DONE
 from cta.io.files import user_path
 
 DESCRIPTION = """\
