@@ -48,6 +48,17 @@ def test_runs_of_several_agents_need_no_names(tmp_path, capsys):
     assert [line.split(" | ")[1] for line in lines] == ["hiql", "cta"]
 
 
+def test_cut_data_have_a_name_of_their_own(tmp_path, capsys):
+    head, *lines = EVALS.splitlines()
+    cut = [head.replace("seed", "settings,condition,seed") + ",direct,lenient"]
+    cut += [line.replace(",cta,", ",cta,,held-out,") + ",," for line in lines]
+    _write(tmp_path / "whole", EVALS)
+    _write(tmp_path / "cut", "\n".join(cut) + "\n")
+    assert run(["scores", str(tmp_path / "whole"), str(tmp_path / "cut"), "--markdown"]) == 0
+    names = [line.split(" | ")[0] for line in capsys.readouterr().out.splitlines()[2:]]
+    assert names == ["| desk-play-v0", "| desk-play-v0, pairs cut"]
+
+
 def test_one_seed_has_no_deviation(tmp_path, capsys):
     _write(tmp_path, "\n".join(line for line in EVALS.splitlines() if ",cta,1," not in line))
     assert run(["scores", str(tmp_path), "--markdown"]) == 0

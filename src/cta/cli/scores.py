@@ -14,7 +14,7 @@ from cta.io.csv_log import CsvLog
 from cta.io.json_files import read_json
 from cta.io.text_tables import print_table
 from cta.scores.protocol import TASKS
-from cta.scores.schema import Score, read_scores
+from cta.scores.schema import DATA, Score, read_scores
 from cta.scores.statistics import LAST_EVALUATIONS, missing_seeds, summarise, task_scores
 
 HEADER = ("dataset", "agent", "step", "seeds", "episodes", *TASKS, "success, %")
@@ -72,7 +72,8 @@ def _line(run: Path) -> tuple[str, ...]:
     if missing:
         seeds = ", ".join(map(str, missing))
         print(f"{run}: not scored at step {last:,} and left out: seed {seeds}", file=sys.stderr)
-    return (rows[0].dataset, rows[0].agent, f"{last:,}", *_numbers([row for row in rows if row.seed not in missing]))
+    data = rows[0].dataset + DATA[rows[0].condition]
+    return (data, rows[0].agent, f"{last:,}", *_numbers([row for row in rows if row.seed not in missing]))
 
 
 def _numbers(rows: Sequence[Score]) -> tuple[str, ...]:

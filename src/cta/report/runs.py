@@ -9,11 +9,10 @@ from cta.config import AgentConfig, RunConfig
 from cta.experiment.run_dir import RunDir, condition_of, cut_of
 from cta.io.csv_log import CsvLog, whole_number
 from cta.io.json_files import read_json
-from cta.scores.schema import HELD_OUT, RANDOM, WHOLE, Score, read_scores
+from cta.scores.schema import DATA, Score, read_scores
 
 CONFIG = {"agent_name!": str, "dataset!": str, "seeds!": [int], "steps!": int}
 """What a page needs of config.json; whoever trains or acts reads all of it."""
-DATA = {WHOLE: "", HELD_OUT: ", pairs cut", RANDOM: ", random windows cut"}
 MOST_POINTS = 200
 """A training curve keeps at most this many points per seed."""
 

@@ -15,7 +15,9 @@ from cta.io.files import safe_name, write_whole
 WHOLE, HELD_OUT, RANDOM = "whole", "held-out", "random"
 """What an agent was trained on: everything, data without the held-out pairs, data without random windows."""
 TRAINED_ON = {WHOLE: "", HELD_OUT: ", held-out pairs", RANDOM: ", random windows cut"}
-"""In words, after the name of a dataset."""
+"""In words, after the name of a dataset, of scores."""
+DATA = {**TRAINED_ON, HELD_OUT: ", pairs cut"}
+"""The same of the data alone, whatever the agent was asked for."""
 CONDITIONS = tuple(TRAINED_ON)
 ASKED = ("tasks", "pairs", "presses")
 """What a score is of: a world's tasks, held-out pairs (pair1, …), or goals so many presses away (presses1, …)."""
