@@ -20,7 +20,7 @@ def scores(agent: str, counts: list[int], more: int = 0) -> list[Score]:
 
 
 def answer(ours: list[int], theirs: list[int], more: int = 0) -> PairAnswer:
-    return PairAnswer.of({"CTA": scores("cta", ours, more), "HIQL": scores("hiql", theirs)})
+    return PairAnswer({"CTA": scores("cta", ours, more), "HIQL": scores("hiql", theirs)})
 
 
 def test_the_sentence_has_the_difference_and_welch_s_interval():

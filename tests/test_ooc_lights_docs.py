@@ -91,7 +91,7 @@ def test_what_is_said_of_the_demo_is_what_it_says_of_these_seeds():
     count = int(Command().seeds)
     assert f"with the first {('four', 'five', 'six')[count - 4]} of these seeds" in PAGE and Command().steps == 6_000
     rows = {name: scores("held-out", agent) for name, agent in (("CTA", "cta"), ("HIQL", "hiql"))}
-    answer = PairAnswer.of({name: [row for row in found if row.seed < count] for name, found in rows.items()})
+    answer = PairAnswer({name: [row for row in found if row.seed < count] for name, found in rows.items()})
     assert answer.interval is not None and answer.told
     low, high = answer.interval
     assert f"a difference of {answer.gap:.0f} points, interval {low:+.1f} to {high:+.1f}," in PAGE

@@ -134,15 +134,15 @@ def with_settings(config: T, values: Mapping[str, Any], owner: str) -> T:
 
 def settings_key(config: AgentConfig, preset: AgentConfig) -> str:
     """What differs from the preset of (agent, dataset), in short: `lr=0.001;trunk.rank=4`; empty if nothing does."""
-    mine, usual = _flat(to_dict(config)), _flat(to_dict(preset))
+    mine, usual = flat_settings(to_dict(config)), flat_settings(to_dict(preset))
     return ";".join(f"{path}={mine[path]}" for path in sorted(mine) if mine[path] != usual.get(path))
 
 
-def _flat(values: dict[str, Any], where: str = "") -> dict[str, str]:
+def flat_settings(values: dict[str, Any], where: str = "") -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in values.items():
         if isinstance(value, dict):
-            found |= _flat(value, f"{where}{name}.")
+            found |= flat_settings(value, f"{where}{name}.")
         else:
             found[where + name] = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     return found

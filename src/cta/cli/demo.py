@@ -155,7 +155,7 @@ def conclude(found: dict[str, list[Score]], page: Path, run_directory: str) -> N
     """The answer in a sentence and in bars, where the page is, and what to try next."""
     from cta.scores.pair_answer import BLOCKS, PLAIN, PairAnswer
 
-    answer = PairAnswer.of(found)
+    answer = PairAnswer(found)
     screen = Console(highlight=False)
     screen.print("\n" + answer.sentence(), markup=False, soft_wrap=not screen.is_terminal)
     blocks = BLOCKS if screen.encoding.startswith("utf") else PLAIN

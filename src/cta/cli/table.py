@@ -14,6 +14,7 @@ from cta.errors import CtaError
 from cta.exit_codes import DONE, ERROR
 from cta.scores.formats import FORMATS, NOTHING, markdown, refill, show
 from cta.scores.paper import OOC, in_paper
+from cta.scores.records import PAIRS
 from cta.scores.store import DEFAULT, Scores
 from cta.scores.tables import Selection, build
 
@@ -138,5 +139,5 @@ def _explain_nothing(scores: Scores) -> None:
     parts = [part for cell in scores.cells() for part in cell.parts() if part.rows]
     if not parts:
         print(f"looked in {folder.absolute()}; --results DIR looks elsewhere", file=sys.stderr)
-    elif not any(in_paper(p.key.dataset, p.key.agent, OOC if p.of_pairs else "") for p in parts):
+    elif not any(in_paper(p.key.dataset, p.key.agent, OOC if p.asked == PAIRS else "") for p in parts):
         raise CtaError(f"the results in {folder} are in no table of the paper: `cta results list {folder}` shows them")

@@ -68,7 +68,7 @@ def draw_pairs(cells: Sequence[CellScores], path: Path) -> None:
     figure, axes = _panels(len(kinds), 6.4, height=3.0 + 0.1 * len(colour))
     for axis, (dataset, condition) in zip(axes, kinds, strict=True):
         mine = [cell for cell in cells if (cell.key.dataset, cell.key.condition) == (dataset, condition)]
-        pairs = [*max((cell.pairs for cell in mine), key=len), ALL_PAIRS]
+        pairs = [*max((task_scores(cell.rows) for cell in mine), key=len), ALL_PAIRS]
         width = 0.8 / (2 * len(mine))
         for place, cell in enumerate(mine):
             (ours,) = pair_lines(cell.counted())

@@ -15,6 +15,9 @@ MARK = re.compile(
 )
 """A block of a document: a table, with the words of `cta table`, or a picture with its file."""
 NOTHING = "No results yet.\n"
+TEX = str.maketrans(
+    {"\\": "\\textbackslash{}", "±": "$\\pm$", "–": "--", "×": "$\\times$"} | {c: f"\\{c}" for c in "%&_#"}
+)
 
 
 def markdown(table: Table) -> str:
@@ -27,17 +30,9 @@ def markdown(table: Table) -> str:
 
 def latex(table: Table) -> str:
     """A booktabs table; needs \\usepackage{booktabs}."""
-    header, *lines = [" & ".join(map(_tex, row)) + " \\\\" for row in _shown(table)]
+    header, *lines = [" & ".join(word.translate(TEX) for word in row) + " \\\\" for row in _shown(table)]
     begin = [f"\\begin{{tabular}}{{{'l' * SHOWN}}}", "\\toprule", header, "\\midrule"]
     return "\n".join([*begin, *lines, "\\bottomrule", "\\end{tabular}", *(f"% {note}" for note in table.notes)]) + "\n"
-
-
-def _tex(word: str) -> str:
-    for plain, escaped in (("\\", "\\textbackslash{}"), ("%", "\\%"), ("&", "\\&"), ("_", "\\_"), ("#", "\\#")):
-        word = word.replace(plain, escaped)
-    for plain, math in (("±", "$\\pm$"), ("–", "--"), ("×", "$\\times$")):
-        word = word.replace(plain, math)
-    return word
 
 
 def _shown(table: Table) -> list[tuple[str, ...]]:

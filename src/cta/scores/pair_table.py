@@ -1,7 +1,7 @@
 """What agents came to on held-out pairs, beside the paper: direct success (success), a column for every pair."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev
 
@@ -23,7 +23,7 @@ class PairLine:
     data: str
     seeds: int
     steps: int
-    pairs: Mapping[str, Mapping[str, Rate]]
+    pairs: dict[str, dict[str, Rate]]
 
     def text(self, pair: str, kind: str, *, digits: int = 0) -> str:
         """Mean and deviation; one seed has no deviation."""
@@ -44,29 +44,27 @@ def pair_lines(scores: Iterable[Score], agent: str | None = None) -> list[PairLi
     """
     groups: dict[tuple[str, str], list[Score]] = defaultdict(list)
     for score in scores:
-        groups[score.agent, score.condition].append(score)
-    return [_line(agent or name, condition, mine) for (name, condition), mine in groups.items()]
-
-
-def _line(agent: str, condition: str, scores: Sequence[Score]) -> PairLine:
-    pairs: dict[str, dict[str, Rate]] = defaultdict(dict)
-    for kind in KINDS:
-        for pair, by_seed in task_scores(scores, kind).items():
-            pairs[pair][kind] = fmean(by_seed.values()), pstdev(by_seed.values())
-    found = [*pairs.values()]
-    pairs[ALL_PAIRS] = {kind: (fmean(f[kind][0] for f in found), fmean(f[kind][1] for f in found)) for kind in KINDS}
-    data, seeds = UNCUT if condition == WHOLE else condition, len({score.seed for score in scores})
-    return PairLine(agent, data, seeds, max(score.step for score in scores), pairs)
+        groups[agent or score.agent, UNCUT if score.condition == WHOLE else score.condition].append(score)
+    lines = []
+    for (name, data), mine in groups.items():
+        pairs: dict[str, dict[str, Rate]] = defaultdict(dict)
+        for kind in KINDS:
+            for pair, by_seed in task_scores(mine, kind).items():
+                pairs[pair][kind] = fmean(by_seed.values()), pstdev(by_seed.values())
+        over = [*pairs.values()]
+        pairs[ALL_PAIRS] = {k: (fmean(one[k][0] for one in over), fmean(one[k][1] for one in over)) for k in KINDS}
+        lines.append(PairLine(name, data, len({s.seed for s in mine}), max(s.step for s in mine), pairs))
+    return lines
 
 
 def paper_lines(dataset: str) -> list[PairLine]:
     """The paper's numbers for this dataset; none for worlds of our own."""
-    found: dict[str, dict[str, dict[str, Rate]]] = defaultdict(dict)
-    scores = [score for score in paper_pairs() if score.dataset == dataset]
-    for score in scores:
+    found: dict[str, PairLine] = {}
+    for score in (score for score in paper_pairs() if score.dataset == dataset):
+        line = found.setdefault(score.agent, PairLine(score.agent, "paper", score.seeds, 1_000_000, {}))
         rates = {"direct": (score.direct, score.direct_std), "successes": (score.success, score.success_std)}
-        found[score.agent][score.pair] = rates
-    return [PairLine(agent, "paper", scores[0].seeds, 1_000_000, pairs) for agent, pairs in found.items()]
+        line.pairs[score.pair] = rates
+    return [*found.values()]
 
 
 def merge(ours: Sequence[PairLine], paper: Sequence[PairLine]) -> list[PairLine]:

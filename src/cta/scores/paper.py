@@ -4,6 +4,7 @@ import csv
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from cta.agents import paper_names
 
@@ -13,7 +14,6 @@ TABLES = ("main", OOC, "gcb", "maze", "pixel", "noisy", "hierarchy")
 SEEDS = 4
 """Of a cell that the paper does not have."""
 AVERAGE = "average"
-OOC_FILES = ("ooc_scene", "ooc_puzzle")
 ALL_PAIRS = "all"
 _AS_PRINTED = {"average_printed": AVERAGE, "overall_printed": ALL_PAIRS}
 
@@ -53,23 +53,11 @@ class PaperPair:
 
 def paper_scores(table: str) -> list[PaperScore]:
     """The lines of a table, in the paper's order."""
-    return [
-        PaperScore(*_names(row), float(row["mean"]), float(row["std"]) if row["std"] else None, int(row["seeds"]))
-        for row in _read(table)
-    ]
+    return [PaperScore(*row) for row in _read(table)]
 
 
 def paper_pairs() -> list[PaperPair]:
-    found = []
-    for row in (row for name in OOC_FILES for row in _read(name)):
-        direct, success = ((float(row[f"{kind}_mean"]), float(row[f"{kind}_std"])) for kind in ("direct", "success"))
-        pair = _AS_PRINTED.get(row["pair"], row["pair"])
-        found.append(PaperPair(*_names(row), pair, *direct, *success, int(row["seeds"])))
-    return found
-
-
-def _names(row: dict[str, str]) -> tuple[str, str]:
-    return _AS_PRINTED.get(row["env"], row["env"]), paper_names()[row["method"]]
+    return [PaperPair(*row) for row in (*_read("ooc_scene"), *_read("ooc_puzzle"))]
 
 
 def in_paper(dataset: str, agent: str, table: str = "") -> list[int]:
@@ -92,6 +80,14 @@ def paper_pair_names(dataset: str) -> tuple[str, ...]:
 
 
 @cache
-def _read(name: str) -> list[dict[str, str]]:
+def _read(name: str) -> list[list[Any]]:
+    """The rows of a file, without the name of its table and with our names of agents and averages."""
     text = files("cta.scores").joinpath("paper", f"{name}.csv").read_text("utf-8")
-    return list(csv.DictReader(text.splitlines()))
+    return [
+        [_value(env), paper_names()[method], *map(_value, values), int(seeds)]
+        for _, env, method, *values, seeds in csv.reader(text.splitlines()[1:])
+    ]
+
+
+def _value(word: str) -> str | float | None:
+    return _AS_PRINTED.get(word, word) if word[:1].isalpha() else float(word) if word else None

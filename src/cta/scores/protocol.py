@@ -7,23 +7,13 @@ from typing import Any
 
 from cta.config import AgentConfig, RunConfig
 from cta.presets import run_preset
-from cta.scores.paper import paper_pair_names, paper_seeds
+from cta.scores.paper import OOC, paper_pair_names, paper_seeds
+from cta.scores.records import PAIRS, PRESSES
 from cta.scores.schema import ASKED, WHOLE, CellKey, Score
 from cta.scores.statistics import LAST_EVALUATIONS
 
 TASKS = ("1", "2", "3", "4", "5")
 EPISODES = 50
-PRESSES = ASKED[2]
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """A cell is complete when `seeds` seeds have `episodes` episodes of every task at every one of `points`."""
-
-    points: tuple[int, ...]
-    seeds: int
-    tasks: tuple[str, ...] = TASKS
-    episodes: int = EPISODES
 
 
 def points_of(dataset: str) -> tuple[int, ...]:
@@ -34,7 +24,11 @@ def points_of(dataset: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class CellScores:
-    """Everything known of one cell: its scores, and the record of who trained and scored it."""
+    """Everything known of one cell: its scores, and the record of who trained and scored it.
+
+    A seed is whole with 50 episodes of every task at every one of `points_of`; a cell is complete with all of the
+    paper's seeds.
+    """
 
     key: CellKey
     rows: tuple[Score, ...]
@@ -49,19 +43,17 @@ class CellScores:
         return sorted({row.seed for row in self.rows})
 
     @property
-    def pairs(self) -> tuple[str, ...]:
-        """The held-out pairs that are scored, in order."""
-        return tuple(sorted({row.task for row in self.rows if row.of_pair}, key=lambda pair: (len(pair), pair)))
-
-    @property
-    def of_pairs(self) -> bool:
-        """Whether held-out pairs are scored here, and no tasks."""
-        return all(row.of_pair for row in self.rows) if self.rows else self.key.condition != WHOLE
-
-    @property
     def asked(self) -> str:
         """What one of its `parts` was asked for."""
-        return self.rows[0].asked if self.rows else ASKED[self.of_pairs]
+        return self.rows[0].asked if self.rows else ASKED[self.key.condition != WHOLE]
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """What every seed of one of its `parts` is scored on."""
+        scored = tuple(dict.fromkeys(row.task for row in self.rows))
+        if self.asked == PAIRS:
+            return paper_pair_names(self.key.dataset) or scored
+        return scored if self.asked == PRESSES else TASKS
 
     def parts(self) -> list["CellScores"]:
         """Its tasks, its pairs and its presses, which have nothing to do with each other."""
@@ -76,20 +68,13 @@ class CellScores:
                 found[row.seed, row.step].add(row.task)
         return {key for key, seen in found.items() if seen >= set(tasks)}
 
-    def protocol(self, table: str | None = None) -> Protocol:
+    def wanted_seeds(self, table: str | None = None) -> int:
         """The paper's; `table` says which of its tables counts, by default the one with most seeds."""
-        dataset, agent = self.key.dataset, self.key.agent
-        tasks = (paper_pair_names(dataset) or self.pairs) if self.of_pairs else TASKS
-        if self.asked == PRESSES:
-            tasks = tuple({row.task: None for row in self.rows})
-        seeds = paper_seeds(dataset, agent, table or ("ooc" if self.of_pairs else ""))
-        return Protocol(points_of(dataset), seeds, tasks)
+        return paper_seeds(self.key.dataset, self.key.agent, table or (OOC if self.asked == PAIRS else ""))
 
     def whole_seeds(self) -> list[int]:
-        """Seeds scored at every point of the protocol."""
-        p = self.protocol()
-        done = self.scored(episodes=p.episodes, tasks=p.tasks)
-        return [seed for seed in self.seeds if all((seed, point) in done for point in p.points)]
+        done = self.scored(episodes=EPISODES, tasks=self.tasks)
+        return [seed for seed in self.seeds if all((seed, point) in done for point in points_of(self.key.dataset))]
 
     def counted(self) -> list[Score]:
         """The rows a score is made of.
@@ -98,20 +83,20 @@ class CellScores:
         evaluations: something to look at, never a result.
         """
         if whole := set(self.whole_seeds()):
-            points = set(self.protocol().points)
+            points = points_of(self.key.dataset)
             return [row for row in self.rows if row.seed in whole and row.step in points]
         steps = {seed: sorted({row.step for row in self.rows if row.seed == seed}) for seed in self.seeds}
         return [row for row in self.rows if row.step in steps[row.seed][-LAST_EVALUATIONS:]]
 
     def state(self, table: str | None = None) -> str:
         """complete, or how many seeds there are of how many."""
-        wanted, whole = self.protocol(table).seeds, len(self.whole_seeds())
+        wanted, whole = self.wanted_seeds(table), len(self.whole_seeds())
         return "complete" if whole >= wanted else f"{whole} of {wanted} seeds"
 
     def missing(self) -> str:
         """What its own seeds lack; empty if they lack nothing."""
-        p = self.protocol()
-        return "; ".join(unscored(self.seeds, p.points, self.scored(episodes=p.episodes, tasks=p.tasks)))
+        done = self.scored(episodes=EPISODES, tasks=self.tasks)
+        return "; ".join(unscored(self.seeds, points_of(self.key.dataset), done))
 
 
 def unscored(seeds: Iterable[int], points: Sequence[int], done: Set[tuple[int, int]]) -> list[str]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from cta.config import flat_settings
 from cta.errors import CtaError
 from cta.io.json_files import check_shape, read_json
 from cta.io.shapes import SCORING, TRAINING, check_data
@@ -22,6 +23,7 @@ CLOCK = "clock.json"
 """In a run directory: {"wall_clock_s": …}, the time of all its training processes, starting and compiling included."""
 TASKS, PAIRS, PRESSES = ASKED
 """What a scoring asked for."""
+FIELDS = {"dataset", "agent", "training", "scoring"}
 Facts = dict[str, Any]
 Record = dict[str, Any]
 
@@ -31,12 +33,20 @@ def empty(key: CellKey) -> Record:
     return {**key._asdict(), "training": [], "scoring": []}
 
 
+def is_record(path: Path) -> bool:
+    """Whether a JSON file is a record of scores, and not something else in the same folder."""
+    try:
+        return set(read_json(path)) >= FIELDS
+    except CtaError:
+        return False
+
+
 def read_record(path: Path) -> Record:
     """The record in a file; older ones say neither settings nor condition."""
     record = read_json(path)
-    if not {"dataset", "agent", "training", "scoring"} <= set(record):
+    if not set(record) >= FIELDS:
         raise CtaError(f"{path}: not a record of scores")
-    if isinstance(record.get("scoring"), dict):
+    if isinstance(record["scoring"], dict):
         record = _of_study(record, path)
     return check_record(record, str(path))
 
@@ -54,27 +64,17 @@ def check_record(record: Record, where: str) -> Record:
     return record
 
 
-def is_record(path: Path) -> bool:
-    """Whether a JSON file is a record of scores, and not something else in the same folder."""
-    try:
-        return {"dataset", "agent", "training", "scoring"} <= set(read_json(path))
-    except CtaError:
-        return False
-
-
 def _of_study(record: Record, path: Path) -> Record:
     """The record of an earlier `cta ooc study`, which had facts by folder, and (step, seed)."""
     try:
         training = [{**entry, "data": entry.get("dataset")} for entry in record["training"]]
-        scoring = [
-            {**entry, "asked": PAIRS, "scored": [[seed, step, seconds] for step, seed, seconds in entry["scored"]]}
-            for entries in record["scoring"].values()
-            for entry in entries
-        ]
+        entries = [{**entry, "asked": PAIRS} for found in record["scoring"].values() for entry in found]
+        for entry in entries:
+            entry["scored"] = [[seed, step, seconds] for step, seed, seconds in entry["scored"]]
         condition = {"uncut": WHOLE}.get(str(record["condition"]), record["condition"])
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise CtaError(f"{path}: not a record of scores ({type(error).__name__}: {error})") from None
-    return {**record, "condition": condition, "training": training, "scoring": scoring}
+    return {**record, "condition": condition, "training": training, "scoring": entries}
 
 
 def cell(record: Mapping[str, Any]) -> CellKey:
@@ -96,43 +96,40 @@ def by_score(record: Mapping[str, Any]) -> dict[tuple[int, int, str], tuple[Fact
     }
 
 
-def merged(old: Record, new: Record, *, scores: Iterable[tuple[int, int, str]], replace: bool) -> Record:
+def merged(old: Record, new: Record, *, scores: Iterable[tuple[int, int, str]], replace: bool = False) -> Record:
     """`old` with what `new` knows of training, and of the scoring of `scores`.
 
     Of a seed that both know, the longer training wins (with `replace`, the new one): a record is written at the first
     checkpoint of a run and again at its end.
     """
-    training, fresh = by_seed(old), by_seed(new)
-    for seed, facts in fresh.items():
-        if replace or seed not in training or facts.get("steps", 0) >= training[seed].get("steps", 0):
+    training, scored = by_seed(old), by_score(new)
+    for seed, facts in by_seed(new).items():
+        if replace or facts.get("steps", 0) >= training.get(seed, {}).get("steps", 0):
             training[seed] = facts
-    scoring, scored = by_score(old), by_score(new)
-    scoring |= {key: scored[key] for key in scores if key in scored}
+    scoring = by_score(old) | {key: scored[key] for key in scores if key in scored}
+    timed = {(*key[:2], seconds, key[2]): facts for key, (facts, seconds) in scoring.items()}
     return {
         **cell(old)._asdict(),
         "training": _grouped({(seed,): facts for seed, facts in training.items()}, "seeds"),
-        "scoring": _grouped(
-            {(*key[:2], seconds, key[2]): facts for key, (facts, seconds) in scoring.items()}, "scored"
-        ),
+        "scoring": _grouped(timed, "scored"),
     }
 
 
 def _grouped(facts: Mapping[tuple, Facts], name: str) -> list[Facts]:
     """Keys with equal facts as one entry, with the keys under `name`."""
-    groups: dict[str, tuple[list[Any], Facts]] = {}
+    groups: dict[str, Facts] = {}
     for key in sorted(facts):
-        members, _ = groups.setdefault(json.dumps(facts[key], sort_keys=True), ([], facts[key]))
-        members.append(key[0] if len(key) == 1 else list(key[:3]))
-    return [{name: members, **entry} for members, entry in groups.values()]
+        entry = groups.setdefault(json.dumps(facts[key], sort_keys=True), {name: [], **facts[key]})
+        entry[name].append(key[0] if len(key) == 1 else list(key[:3]))
+    return [*groups.values()]
 
 
 def conflicts(old: Record, new: Record) -> str | None:
     """Why two records cannot be of one cell: other settings of the agent. What only one of them names is no conflict:
     another version knew fewer settings.
     """
-    first, *others = [
-        _flat(facts["settings"]) for record in (old, new) for facts in by_seed(record).values() if facts.get("settings")
-    ] or [{}]
+    used = [facts.get("settings") for record in (old, new) for facts in by_seed(record).values()]
+    first, *others = [flat_settings(settings) for settings in used if settings] or [{}]
     for second in others:
         for name in sorted(first.keys() & second.keys()):
             if first[name] != second[name]:
@@ -161,11 +158,3 @@ def notices(records: Iterable[Record]) -> list[str]:
 
 def _without(entry: Mapping[str, Any], name: str) -> Facts:
     return {key: value for key, value in entry.items() if key != name}
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        value = list(value) if isinstance(value, tuple) else value  # as it is in a file
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat

@@ -4,7 +4,7 @@ import csv
 import hashlib
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -117,23 +117,19 @@ class CellKey(NamedTuple):
 def make_score(values: Mapping[str, Any], where: str = "row") -> Score:
     """A row from text or numbers; anything that cannot be a score is an error that names the place."""
     found = {name: str(values.get(name, "")) for name in COLUMNS}
-    CellKey(*(found[name] for name in COLUMNS[:4])).check(where)
+    key = CellKey(*(found[name] for name in CellKey._fields)).check(where)
     if not _TASK.fullmatch(found["task"]):
-        raise CtaError(
-            f"{where}: {found['task']!r:.60} is neither the number of a task nor a pair nor a number of presses"
-        )
-    numbers: dict[str, int | None] = {}
+        raise CtaError(f"{where}: {found['task']!r:.60} is neither the number of a task nor a pair nor of presses")
+    numbers: dict[str, Any] = {}
     for name in _NUMBERS:
-        if found[name] in ("", "None") and name in ("direct", "lenient"):
-            numbers[name] = None
-        elif not _NUMBER.fullmatch(found[name]):
+        empty = not found[name] and name in ("direct", "lenient")
+        if not empty and not _NUMBER.fullmatch(found[name]):
             raise CtaError(f"{where}: {name} is not a whole number ({found[name]!r:.40})")
-        else:
-            numbers[name] = int(found[name])
-    score = Score(**{**found, **numbers})  # pyright: ignore[reportArgumentType]
+        numbers[name] = None if empty else int(found[name])
+    score = Score(*key, task=found["task"], **numbers)
     if score.episodes < 1 or score.successes > score.episodes:
         raise CtaError(f"{where}: {score.successes} successes in {score.episodes} episodes")
-    if score.of_pair != (score.direct is not None) or score.of_pair != (score.lenient is not None):
+    if {score.direct is None, score.lenient is None} != {not score.of_pair}:
         raise CtaError(f"{where}: pairs have direct and lenient successes, tasks have none")
     if max(score.direct or 0, score.lenient or 0) > score.successes:
         raise CtaError(f"{where}: more direct successes than successes")
@@ -149,44 +145,30 @@ def read_scores(path: Path, *, settings: str = "", condition: str | None = None,
     """
     try:
         text = path.read_bytes().decode()
+        text = text[: text.rfind("\n") + 1] if growing else text
+        columns, *lines = [*csv.reader(io.StringIO(text, newline=""), strict=True)] or [COLUMNS if growing else ()]
     except OSError as error:
         raise CtaError(f"{path}: cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError:
-        raise CtaError(f"{path}: not a CSV file (not UTF-8 text)") from None
-    if growing:
-        text = text[: text.rfind("\n") + 1]
-    scores = []
-    try:
-        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-        columns = tuple(next(reader, ()))
-        if not columns and growing:
-            return []
-        complete = _completion(columns, path, settings, condition)
-        for cells in reader:
-            where = f"{path}, line {reader.line_num}"
-            if len(cells) != len(columns):
-                raise CtaError(f"{where}: not {len(columns)} columns")
-            scores.append(make_score(complete(dict(zip(columns, cells, strict=True))), where))
-    except csv.Error as error:
-        raise CtaError(f"{path}: not a CSV file ({error})") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        reason = error if isinstance(error, csv.Error) else "not UTF-8 text"
+        raise CtaError(f"{path}: not a CSV file ({reason})") from None
+    layout = tuple(name for name in columns if name not in SCORED_HOW)
+    if layout not in (COLUMNS, OLD_COLUMNS, OLD_PAIR_COLUMNS):
+        raise CtaError(f"{path}: not a file of scores: the columns must be exactly {','.join(COLUMNS)}")
+    usual = {"settings": settings, "condition": condition or (WHOLE if layout == OLD_COLUMNS else HELD_OUT)}
+    scores: list[Score] = []
     seen: set[tuple[Any, ...]] = set()
-    for score in scores:
+    for number, cells in enumerate(lines, 2):
+        where = f"{path}, line {number}"
+        if len(cells) != len(columns):
+            raise CtaError(f"{where}: not {len(columns)} columns")
+        row = usual | dict(zip(columns, cells, strict=True))
+        score = make_score(row | {"task": row.get("pair", row["task"])}, where)
         if score[:7] in seen and not growing:
             raise CtaError(f"{path}: seed {score.seed}, step {score.step}, task {score.task} is there twice")
         seen.add(score[:7])
+        scores.append(score)
     return scores
-
-
-def _completion(columns: Sequence[str], path: Path, settings: str, condition: str | None) -> Any:
-    """What makes a row of this layout one of the present layout."""
-    plain = tuple(name for name in columns if name not in SCORED_HOW)
-    if plain == COLUMNS:
-        return lambda row: row
-    if plain == OLD_COLUMNS:
-        return lambda row: row | {"settings": settings, "condition": condition or WHOLE}
-    if plain == OLD_PAIR_COLUMNS:
-        return lambda row: row | {"settings": settings, "condition": condition or HELD_OUT, "task": row["pair"]}
-    raise CtaError(f"{path}: not a file of scores: the columns must be exactly {','.join(COLUMNS)}")
 
 
 def write_scores(path: Path, scores: Iterable[Score]) -> None:

@@ -1,6 +1,6 @@
 """All arithmetic of scores: a seed's score, mean and deviation over seeds, intervals, interquartile mean. In %."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev, stdev
@@ -12,6 +12,8 @@ LAST_EVALUATIONS = 3
 KINDS = ("direct", "successes", "lenient")
 """What is counted of held-out pairs."""
 Interval = tuple[float, float]
+Measured = tuple[float, float, int]
+"""Mean, standard deviation, number of seeds."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +27,8 @@ class Summary:
     iqm: float
 
     def __str__(self) -> str:
-        return mean_text(self.mean, self.std, self.seeds)
-
-
-def mean_text(mean: float, std: float, seeds: int) -> str:
-    """Mean ± deviation; one seed has no deviation."""
-    return f"{mean:.1f}" + (f" ± {std:.1f}" if seeds > 1 else "")
+        """One seed has no deviation."""
+        return f"{self.mean:.1f}" + (f" ± {self.std:.1f}" if self.seeds > 1 else "")
 
 
 def by_evaluation(scores: Iterable[Score], kind: str = "successes") -> dict[int, dict[int, float]]:
@@ -66,13 +64,11 @@ def missing_seeds(scores: Sequence[Score], seeds: Iterable[int]) -> list[int]:
 def curve(scores: Sequence[Score]) -> list[tuple[int, float, float]]:
     """(step, mean, deviation over seeds) of the evaluations that have every task."""
     tasks = {score.task for score in scores}
-    found: dict[tuple[int, int], set[str]] = defaultdict(set)
-    for score in scores:
-        found[score.seed, score.step].add(score.task)
+    there = Counter((score.seed, score.step) for score in scores)
     steps: dict[int, list[float]] = defaultdict(list)
     for seed, by_step in by_evaluation(scores).items():
         for step, rate in by_step.items():
-            if found[seed, step] == tasks:
+            if there[seed, step] == len(tasks):
                 steps[step].append(rate)
     return [(step, fmean(rates), pstdev(rates)) for step, rates in sorted(steps.items())]
 
@@ -93,35 +89,33 @@ def mean_interval(values: Sequence[float]) -> Interval | None:
     return max(0.0, fmean(values) - half), min(100.0, fmean(values) + half)
 
 
-def difference(ours: tuple[float, float, int], theirs: tuple[float, float, int]) -> tuple[float, Interval | None]:
-    """Ours − theirs and its 95% interval, each a mean and a deviation over n seeds (divided by n, as ours; of the
-    paper's that is not known).
+def difference(ours: Measured, theirs: Measured) -> tuple[float, Interval | None]:
+    """Ours − theirs and its 95% interval, Welch's: the two may spread differently and have different numbers of seeds.
 
-    Welch's: the two may spread differently and have different numbers of seeds.
+    Deviations are divided by n, as ours are; of the paper's that is not known.
     """
-    gap = ours[0] - theirs[0]
-    if min(ours[2], theirs[2]) < 2:
-        return gap, None
-    # Variance of each mean; a deviation divided by n is too small by the factor √((n−1)/n).
-    parts = [(std**2 / (seeds - 1), seeds - 1) for _, std, seeds in (ours, theirs)]
-    variance = sum(part for part, _ in parts)
-    if variance == 0:
-        return gap, (gap, gap)
-    half = _quantile(variance**2 / sum(part**2 / degrees for part, degrees in parts)) * variance**0.5
-    return gap, (gap - half, gap + half)
+    gap, half = ours[0] - theirs[0], _half_width(ours, theirs, ours[2], theirs[2])
+    return gap, None if half is None else (gap - half, gap + half)
 
 
-def seeds_to_tell(ours: tuple[float, float, int], theirs: tuple[float, float, int], most: int = 1000) -> int | None:
+def seeds_to_tell(ours: Measured, theirs: Measured, most: int = 1000) -> int | None:
     """The fewest seeds of each whose `difference` would have an interval without zero, if mean and spread stayed."""
+    gap = abs(ours[0] - theirs[0])
+    halves = ((count, _half_width(ours, theirs, count, count)) for count in range(2, most + 1))
+    return next((count for count, half in halves if half is not None and half < gap), None)
+
+
+def _half_width(ours: Measured, theirs: Measured, *counts: int) -> float | None:
+    """Half of Welch's interval for so many seeds with the spread of these; a single seed has no spread."""
     if min(ours[2], theirs[2]) < 2:
         return None
-    spread = [(mean, std * (seeds / (seeds - 1)) ** 0.5) for mean, std, seeds in (ours, theirs)]
-    for count in range(2, most + 1):
-        # As `difference` takes them: divided by n, not by n − 1.
-        _, interval = difference(*((mean, std * ((count - 1) / count) ** 0.5, count) for mean, std in spread))
-        if interval and not interval[0] <= 0 <= interval[1]:
-            return count
-    return None
+    # A deviation divided by n is too small by the factor √((n−1)/n).
+    variances = [std**2 * seeds / (seeds - 1) for _, std, seeds in (ours, theirs)]
+    parts = [(variance / count, count - 1) for variance, count in zip(variances, counts, strict=True)]
+    variance = sum(part for part, _ in parts)
+    if variance == 0:
+        return 0.0
+    return _quantile(variance**2 / sum(part**2 / degrees for part, degrees in parts)) * variance**0.5
 
 
 def iqm(values: Sequence[float]) -> float:

@@ -1,14 +1,14 @@
 """A folder of scores: one CSV file and one record per cell. Adding is atomic, and nothing is ever counted twice."""
 
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from cta.errors import CtaError
 from cta.io.file_lock import file_lock
-from cta.io.files import user_path
+from cta.io.files import check_writable, user_path
 from cta.io.json_files import write_json
 from cta.scores import records
 from cta.scores.protocol import CellScores, short_steps
@@ -21,8 +21,6 @@ OLD_FOLDERS = {
     for above in ("", "ooc/", "results/")
 } | {"ooc": HELD_OUT}
 """Where earlier versions put scores of held-out pairs, by what the agent was trained on."""
-Asked = tuple[int, int, str]
-"""(seed, step, tasks, pairs or presses): what is scored, replaced or refused as a whole."""
 
 
 class Scores:
@@ -51,22 +49,30 @@ class Scores:
 
     def cells(self) -> list[CellScores]:
         """Every cell in the folder, in order of its key."""
-        files = [(path, condition) for folder, condition in self._folders() for path in _files(folder)]
-        return [cell for _, cell in sorted(_cells(files).items())]
+        return [cell for _, cell in sorted(_cells(self._files()).items())]
 
     def cell(self, key: CellKey) -> CellScores:
         """One cell, perhaps empty."""
-        found = _cells([*self._former(key).items(), *([(self.path(key), None)] if _is_there(self.path(key)) else [])])
-        return found.get(key, CellScores(key, (), records.empty(key)))
+        return _cells(self._files(key)).get(key, CellScores(key, (), records.empty(key)))
 
-    def _folders(self) -> list[tuple[Path, str | None]]:
-        return [(self.folder, None), *((self.folder / name, condition) for name, condition in OLD_FOLDERS.items())]
+    def notices(self) -> list[str]:
+        """What a reader should know before comparing cells."""
+        return records.notices(cell.record for cell in self.cells())
 
-    def _former(self, key: CellKey) -> dict[Path, str | None]:
-        """Files of earlier layouts that may have this cell, with what their place says of the condition."""
-        stem = CellKey(key.dataset, key.agent).stem
-        places = {folder / f"{stem}.csv": condition for folder, condition in self._folders()}
-        return {p: c for p, c in places.items() if not key.settings and p != self.path(key) and _is_there(p)}
+    def _files(self, key: CellKey | None = None) -> dict[Path, str | None]:
+        """CSV files, also those of which only the record is there, with what their place says of the condition.
+
+        With `key`: the cell's own, and those of earlier layouts that may have it.
+        """
+        found: dict[Path, str | None] = {}
+        wanted = set() if key is None else {key.stem, CellKey(key.dataset, key.agent).stem}
+        for name, condition in {**OLD_FOLDERS, "": None}.items():
+            folder = self.folder / name
+            stems = {path.stem for path in (*folder.glob("*.csv"), *folder.glob("*.json"))} if key is None else wanted
+            for path in (folder / f"{stem}.csv" for stem in sorted(stems)):
+                if path.is_file() or records.is_record(path.with_suffix(".json")):
+                    found[path] = condition
+        return found
 
     def add(self, key: CellKey, record: records.Record, rows: Iterable[Score] = (), *, replace: bool = False) -> None:
         """Add what was trained and scored in one cell.
@@ -78,65 +84,41 @@ class Scores:
         # As it will be read: JSON knows no tuples.
         record = records.empty(key) | json.loads(json.dumps({n: record.get(n, []) for n in ("training", "scoring")}))
         records.check_record(record, key.name)
-        with self._alone(path):
+        check_writable(self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with file_lock(path):  # several scoring processes write into one folder
             cell = self.cell(key)
-            self._check_home(path, key)
-            problem = records.conflicts(cell.record, record)
-            if problem and not replace:
-                raise CtaError(f"{path}: {problem}: use another results folder")
-            old = {} if problem else _grouped(key, cell.rows)
+            if stray := path.is_file() and next((s.key for s in read_scores(path) if s.key != key), None):
+                # Different names can become the same file name.
+                raise CtaError(f"{path} holds scores of {stray.name}: use another results folder for {key.name}")
+            if problem := records.conflicts(cell.record, record):
+                if not replace:
+                    raise CtaError(f"{path}: {problem}: use another results folder")
+                cell = CellScores(key, (), records.empty(key))
+            old = _grouped(key, cell.rows)
             for (seed, step, asked), fresh in new.items():
-                known = old.get((seed, step, asked), fresh)
-                if known != fresh and not replace:
+                if old.get((seed, step, asked), fresh) != fresh and not replace:
                     raise CtaError(
                         f"{path}: seed {seed} at step {step} is scored already, with another "
                         "result: keep one of them, or replace what is there with --replace"
                     )
             fresh_keys = [asked for asked in new if replace or asked not in old]
-            base = records.empty(key) if problem else cell.record
             # The record first: facts without rows do no harm, rows without facts would.
-            write_json(path.with_suffix(".json"), records.merged(base, record, scores=fresh_keys, replace=replace))
+            write_json(
+                path.with_suffix(".json"), records.merged(cell.record, record, scores=fresh_keys, replace=replace)
+            )
             if old | new:
-                write_scores(path, [row for part in (old | new).values() for row in part])
-            for former, condition in self._former(key).items():
-                _leave(former, condition, key)
-
-    def _check_home(self, path: Path, key: CellKey) -> None:
-        """Different names can become the same file name."""
-        stray = next((score for score in read_scores(path) if score.key != key), None) if path.is_file() else None
-        if stray is not None:
-            raise CtaError(f"{path} holds scores of {stray.key.name}: use another results folder for {key.name}")
-
-    def notices(self) -> list[str]:
-        """What a reader should know before comparing cells."""
-        return records.notices(cell.record for cell in self.cells())
-
-    @contextmanager
-    def _alone(self, path: Path) -> Iterator[None]:
-        """Several scoring processes write into one folder."""
-        with ExitStack() as held:
-            try:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                held.enter_context(file_lock(path))
-            except OSError as error:
-                raise CtaError(f"{self.folder}: cannot write scores here ({error.strerror})") from error
-            yield
+                write_scores(path, chain.from_iterable((old | new).values()))
+            for former, condition in self._files(key).items():
+                if former != path and [*_cells({former: condition})] == [key]:  # all of it is in the cell's own file
+                    former.unlink(missing_ok=True)
+                    former.with_suffix(".json").unlink(missing_ok=True)
 
 
-def _files(folder: Path) -> list[Path]:
-    """The CSV files of a folder, also those of which only the record is there."""
-    alone = [path for path in folder.glob("*.json") if not _is_there(path, ".csv") and records.is_record(path)]
-    return sorted([*folder.glob("*.csv"), *(path.with_suffix(".csv") for path in alone)])
-
-
-def _is_there(path: Path, *endings: str) -> bool:
-    return any(path.with_suffix(ending).is_file() for ending in endings or (".csv", ".json"))
-
-
-def _cells(files: Iterable[tuple[Path, str | None]]) -> dict[CellKey, CellScores]:
+def _cells(files: Mapping[Path, str | None]) -> dict[CellKey, CellScores]:
     rows: dict[CellKey, dict[tuple[Any, ...], Score]] = {}
     facts: dict[CellKey, records.Record] = {}
-    for path, condition in files:
+    for path, condition in files.items():
         scores, record = _read(path, condition)
         for score in scores:
             if rows.setdefault(score.key, {}).setdefault(score[:7], score) != score:
@@ -144,7 +126,7 @@ def _cells(files: Iterable[tuple[Path, str | None]]) -> dict[CellKey, CellScores
         if record is not None:
             key = records.cell(record)
             known = facts.get(key, records.empty(key))
-            facts[key] = records.merged(known, record, scores=records.by_score(record), replace=False)
+            facts[key] = records.merged(known, record, scores=records.by_score(record))
     return {
         key: CellScores(key, tuple(sorted(rows.get(key, {}).values(), key=order)), facts.get(key) or records.empty(key))
         for key in rows | facts
@@ -153,30 +135,19 @@ def _cells(files: Iterable[tuple[Path, str | None]]) -> dict[CellKey, CellScores
 
 def _read(path: Path, condition: str | None) -> tuple[list[Score], records.Record | None]:
     """A file's rows and the record beside it. Where the rows do not say the condition, the folder or record does."""
-    record = records.read_record(path.with_suffix(".json")) if _is_there(path, ".json") else None
+    record = records.read_record(file) if (file := path.with_suffix(".json")).is_file() else None
     condition = condition or (record or {}).get("condition")
-    scores = read_scores(path, condition=condition) if _is_there(path, ".csv") else []
+    scores = read_scores(path, condition=condition) if path.is_file() else []
     if record is not None:
-        usual = {"settings": "", "condition": condition or (scores[0].condition if scores else WHOLE)}
-        record = {**usual, **record}
-        records.cell(record).check(str(path.with_suffix(".json")))
+        usual = condition or (scores[0].condition if scores else WHOLE)
+        record = {"settings": "", "condition": usual, **record}
+        records.cell(record).check(str(file))
     return scores, record
 
 
-def _leave(path: Path, condition: str | None, key: CellKey) -> None:
-    """Take a cell out of a file of an earlier layout, now that all of it is in the file of its own."""
-    scores, record = _read(path, condition)
-    others = [score for score in scores if score.key != key]
-    if others and others != scores:
-        write_scores(path, others)
-    elif scores and not others:
-        path.unlink()
-    if record is not None and records.cell(record) == key:
-        path.with_suffix(".json").unlink(missing_ok=True)
-
-
-def _grouped(key: CellKey, rows: Iterable[Score]) -> dict[Asked, list[Score]]:
-    found: dict[Asked, list[Score]] = {}
+def _grouped(key: CellKey, rows: Iterable[Score]) -> dict[tuple[int, int, str], list[Score]]:
+    """By (seed, step, tasks, pairs or presses), which is scored, replaced or refused as a whole."""
+    found: dict[tuple[int, int, str], list[Score]] = {}
     for row in sorted(rows, key=order):
         if row.key != key:
             raise CtaError(f"a score of {row.key.name} cannot be added to {key.name}")
