@@ -98,5 +98,5 @@ def test_what_comes_next_are_three_commands_of_this_program(tmp_path, capsys):
 
 def test_a_job_that_does_not_end_in_time_is_killed(tmp_path):
     """A demo that is stopped while its training compiles ends with a word on how to go on, not with an error."""
-    job = Job(DATA, "slow", ("doctor",), None, tmp_path / "log")
+    job = Job(DATA, "slow", ("doctor",), tmp_path / "log", None)
     assert Process(job, path=python_path()).wait(0.01) == -signal.SIGKILL

@@ -89,7 +89,7 @@ def begin_run(runner: Runner, *checkpoints: int, seeds=(0, 1, 2, 3), cell=CELL, 
 
 def train(runner: Runner, unit: Unit, *, step: int = 0, rate: float = 0.0, seconds: float = 30.0) -> Running:
     """A training process under way."""
-    job = Job(TRAIN, unit.name, ("train",), unit, Path("log"))
+    job = Job(TRAIN, unit.name, ("train",), Path("log"), unit)
     running = Running(job, Handle(), time.monotonic() - seconds)
     runner.running.append(running)
     if rate:
@@ -155,8 +155,8 @@ def test_checkpoints_of_results_stay_and_others_go_but_not_while_they_are_packed
     unit = begin_run(runner, 400, 600, 800, 900, 1000)
     pending = next(item for item in runner.space.unpacked() if item.step == 800)
     pack, scoring = (
-        Running(Job(kind, kind, (), subject, Path("log")), Handle(), time.monotonic())
-        for kind, subject in ((PACK, [pending]), (SCORE, [pending]))
+        Running(Job(kind, kind, (), Path("log"), unit, (pending,)), Handle(), time.monotonic())
+        for kind in (PACK, SCORE)
     )
     score(runner.space)
     score(runner.space, points=(400,), episodes=10)
@@ -264,7 +264,7 @@ def test_scores_from_other_data_are_not_mixed_in(tmp_path):
     with pytest.raises(CtaError, match="from other data: give another --out"):
         runner.space.publish(CELL)
     runner._publish(CELL)
-    assert "from other data" in runner.failed[CELL.folder]
+    assert "from other data" in runner.failed[CELL.name] and CELL.folder in runner.blocked
 
 
 def test_a_control_shares_the_training_of_the_main_table(tmp_path):
@@ -300,7 +300,7 @@ def test_a_failing_cell_stops_nobody_else_and_is_not_tried_again(tmp_path):
     for code in (1, 2):
         unit = begin_run(runner, seeds=(code,))
         ended(runner, unit, code)
-        assert "some words" in runner.failed[str(unit.path)]
+        assert "some words" in runner.failed[f"train {unit.name}"]
     runner._start()
     assert [options(words)["--agent"] for words in runner.started] == ["gcivl"]
     code, said = summary(runner)
@@ -317,7 +317,7 @@ def test_who_was_interrupted_or_lost_is_continued_but_not_without_end(tmp_path, 
     assert not runner.failed
     for _ in range(3):
         ended(runner, unit, code)
-    assert "ended 3 times without coming further" in runner.failed[str(unit.path)]
+    assert "ended 3 times without coming further" in runner.failed[f"train {unit.name}"]
 
 
 def test_a_lost_scoring_is_asked_for_again(tmp_path):
@@ -335,7 +335,7 @@ def test_a_diverged_seed_is_listed_and_not_waited_for(tmp_path):
     unit = begin_run(runner, 800, 900, 1000)
     (unit.path / "provenance.json").write_text(json.dumps({"stopped": {"2": {"step": 850, "loss": "actor"}}}))
     score(runner.space, seeds=(0, 1, 3))
-    assert [(item.step, item.seeds) for item in runner.space.all_pending()] == [(800, (2,))]
+    assert [(item.step, item.seed) for item in runner.space.all_pending()] == [(800, 2)]
     score(runner.space, seeds=(2,), points=(800,))
     code, said = summary(runner)
     assert code == 4 and "seed 2: diverged (NaN or inf) at step 850" in said
@@ -522,7 +522,7 @@ def test_who_does_not_end_when_asked_is_killed(tmp_path, monkeypatch):
     stubborn.write_text("#!/bin/sh\ntrap '' TERM\necho here\nwhile :; do sleep 1; done\n")
     stubborn.chmod(0o700)
     monkeypatch.setattr(module.processes, "sys", SimpleNamespace(executable=str(stubborn)))
-    process = module.processes.Process(Job(SCORE, "x", (), [], tmp_path / "log"), path="")
+    process = module.processes.Process(Job(SCORE, "x", (), tmp_path / "log", None), path="")
     while process.last_words() != "here":
         time.sleep(0.05)
     process.stop()

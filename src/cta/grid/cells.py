@@ -11,7 +11,7 @@ from cta.data.locations import is_path, resolve
 from cta.evaluation.presses import press_names
 from cta.experiment import run_config
 from cta.io.files import safe_name
-from cta.scores.protocol import EPISODES, TASKS
+from cta.scores.protocol import EPISODES, TASKS, CellScores
 from cta.scores.schema import TRAINED_ON, WHOLE, CellKey, Score
 from cta.validation import Count, Natural
 
@@ -151,6 +151,14 @@ class Cell:
     def wants(self, row: Score) -> bool:
         """Whether it asked for this score; a folder may have others of the same key."""
         return row.seed in self.seeds and row.step in self.all_points and row.task in self.tasks
+
+    def scored(self, known: CellScores) -> set[tuple[int, int]]:
+        """(seed, step) that it asked for and that are known with enough episodes."""
+        found = set[tuple[int, int]]()
+        for points, episodes in ((self.points, self.episodes), (self.curve_points, self.curve_episodes)):
+            done = known.scored(episodes=episodes, tasks=self.tasks)
+            found |= {(seed, step) for seed, step in done if seed in self.seeds and step in points}
+        return found
 
     def episodes_at(self, step: int) -> int:
         return self.episodes if step in self.points else self.curve_episodes

@@ -123,7 +123,7 @@ def run_job(job: Job, folder: str, path: str) -> tuple[int, str]:
     if Path(folder).is_dir():
         os.chdir(folder)
     if job.kind == TRAIN:
-        wait_for_run(job.subject.path)
+        wait_for_run(job.unit.path)
     process = Process(job, path=path)
     try:
         while (code := process.poll()) is None:

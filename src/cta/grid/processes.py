@@ -5,14 +5,12 @@ them.
 import contextlib
 import math
 import os
-import re
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from cta.envs.names import KNOWN
 from cta.errors import CtaError
@@ -34,25 +32,16 @@ class Job:
     kind: str
     name: str
     words: tuple[str, ...]
-    subject: Any
-    """The `Unit` that is trained, the `Cell` whose data are made, the `Pending` checkpoints that are scored or kept."""
     log: Path
+    unit: Unit
+    """The run that it trains, scores, keeps the weights of or makes the data for."""
+    items: tuple[Pending, ...] = ()
+    """What it scores or keeps."""
     cores: int = 1
 
     @property
     def title(self) -> str:
         return f"{self.kind} {self.name}"
-
-    @property
-    def unit(self) -> Unit | None:
-        """The run that it trains, scores or keeps the weights of."""
-        if self.kind in (SCORE, PACK):
-            return self.subject[0].unit
-        return self.subject if self.kind == TRAIN else None
-
-    @property
-    def cell(self) -> Cell:
-        return self.subject if self.unit is None else self.unit.cell
 
 
 class Process:
@@ -60,7 +49,7 @@ class Process:
 
     def __init__(self, job: Job, *, path: str, keep_open: Sequence[int] = ()):
         training = job.kind == TRAIN
-        first = ["--clock", str(job.subject.path)] if training else ["--nice"]
+        first = ["--clock", str(job.unit.path)] if training else ["--nice"]
         self._log = job.log
         job.log.parent.mkdir(parents=True, exist_ok=True)
         with job.log.open("ab") as file:
@@ -162,36 +151,24 @@ def data_words(space: Workspace, cell: Cell, workers: int) -> list[str]:
         raise CtaError(f"{source}: no such file")
     if KNOWN[cell.dataset].needs_expert:
         return ["data", "download", cell.dataset, "--dataset-dir", str(source.parent)]
-    words = ["data", "generate", cell.dataset, "--workers", str(workers), "--seed", str(cell.data.seed)]
-    for name in ("episodes", "episode_steps"):
-        value = getattr(cell.data, name)
-        words += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
-    return [*words, "--out", str(source.parent)]
+    words = ["data", "generate", cell.dataset, "--workers", str(workers), "--out", str(source.parent)]
+    sizes = {"--seed": cell.data.seed, "--episodes": cell.data.episodes, "--episode-steps": cell.data.episode_steps}
+    return [*words, *(word for flag, size in sizes.items() if size is not None for word in (flag, str(size)))]
 
 
 def score_words(space: Workspace, items: Sequence[Pending], workers: int) -> list[str]:
     """The command that scores checkpoints of a run into the cell's scores."""
-    unit, seeds = items[0].unit, sorted({seed for item in items for seed in item.seeds})
+    unit, steps, seeds = items[0].unit, {item.step for item in items}, {item.seed for item in items}
     cell = unit.cell
-    words = ["evaluate", str(unit.path), "--step", listed(item.step for item in items), "--seeds", listed(seeds)]
-    words += ["--episodes", str(cell.episodes_at(items[0].step)), "--workers", str(workers), *_asked(cell)]
-    return [*words, "--results", str(space.home(cell).folder)]
+    words = ["evaluate", str(unit.path), "--step", listed(sorted(steps)), "--seeds", listed(sorted(seeds))]
+    words += ["--episodes", str(cell.episodes_at(items[0].step)), "--workers", str(workers)]
+    words += ["--temperature", str(cell.temperature)] if cell.temperature else []
+    # Of cut data the record says which pairs.
+    own = cell.ask == "pairs" and cell.condition == WHOLE and "--pairs" in cell.cut.flags[:1]
+    return [*words, "--ask", cell.ask, *(cell.cut.flags[:2] if own else ()), "--results", str(space.home(cell).folder)]
 
 
 def pack_words(space: Workspace, item: Pending, precision: str) -> list[str]:
     """The command that keeps inference weights for scoring elsewhere."""
     words = ["results", "pack", str(item.unit.path), "--step", str(item.step), "--weights", precision]
-    words += ["--episodes", str(item.unit.cell.episodes)]
-    return [*words, "--results", str(space.out.folder)]
-
-
-def _asked(cell: Cell) -> list[str]:
-    words = ["--temperature", str(cell.temperature)] if cell.temperature else []
-    # Of cut data the record says which pairs.
-    whole = cell.ask == "pairs" and cell.condition == WHOLE
-    own = cell.cut.flags[:2] if whole and "--pairs" in cell.cut.flags[:1] else ()
-    return [*words, "--ask", cell.ask, *own]
-
-
-def log_file(space: Workspace, kind: str, name: str) -> Path:
-    return space.folder / "logs" / (re.sub(r"[^\w.]+", "-", f"{kind} {name}")[:180] + ".log")
+    return [*words, "--episodes", str(item.unit.cell.episodes), "--results", str(space.out.folder)]

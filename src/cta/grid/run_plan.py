@@ -56,7 +56,7 @@ def _summary(screen: RichConsole, runner: Runner) -> int:
     left = [part for cell in space.plan.cells for part in space.left(cell)]
     lost = [part for cell in space.plan.cells for part in space.lost(cell)]
     screen.print(f"results: {space.out.folder}")
-    failed = sorted(set(runner.failed.values()))
+    failed = sorted(f"{what}: {reason}" for what, reason in runner.failed.items())
     for title, parts in (("left, for the next start:", left), ("not to be had:", lost), ("failed:", failed)):
         for line in (title, *(f"  {part}" for part in parts)) if parts else ():
             screen.print(line, markup=False)

@@ -1,11 +1,11 @@
 """Carrying out a plan: decides from files what is next, and has an engine do it."""
 
+import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from cta.errors import CtaError
 from cta.exit_codes import DONE, INTERRUPTED, SEED_STOPPED
@@ -15,7 +15,7 @@ from cta.grid.cells import Cell
 from cta.grid.console import Console, clock
 from cta.grid.engines import Engine, Handle
 from cta.grid.how import How
-from cta.grid.processes import DATA, PACK, SCORE, TRAIN, Job, last_line, log_file
+from cta.grid.processes import DATA, PACK, SCORE, TRAIN, Job, last_line
 from cta.grid.rates import Budget, Rates
 from cta.grid.units import Pending, Unit, listed
 from cta.grid.workspace import Workspace
@@ -35,9 +35,9 @@ class Running:
     job: Job
     handle: Handle
     began: float
-    stopping: bool = False
     reached: Callable[[], bool] = lambda: True
     """Whether what it was started for is there."""
+    stopping: bool = False
 
     @property
     def seconds(self) -> float:
@@ -51,11 +51,14 @@ class Runner:
         self.space, self.rates, self.budget = space, rates, budget
         self.how, self.engine, self.console = how, engine, console
         self.failed: dict[str, str] = {}
-        """What is not tried again, with the reason: run directories, cells, data files, titles of jobs."""
+        """Jobs and cells that failed, with the reason."""
+        self.blocked: set[str] = set()
+        """Folders of cells and files of data that are not tried again."""
         self.stop = Stop()
         """Whether a signal came."""
         self.running: list[Running] = []
-        self._asked: set[tuple[str, str, int, int]] = set()
+        self._asked: set[tuple[str, Pending]] = set()
+        """What was started, by kind of job."""
         self._tries: dict[str, tuple[int, int]] = {}
         self._said: set[str] = set()
 
@@ -88,7 +91,7 @@ class Runner:
         """Start what there is room for; whether something waits for room."""
         while (training := self._next_training()) and self._train(training):
             pass
-        while (data := self._next_data()) and self._make(data.cell):
+        while (data := self._next_data()) and self._make(data):
             pass
         if self.how.evaluate == "here":
             self.score()
@@ -99,50 +102,52 @@ class Runner:
     def _train(self, unit: Unit) -> bool:
         name, target = unit.name + (f", from step {unit.step:,}" if unit.begun else ""), unit.target
         self.space.write_cell(unit.cell)
+        words = processes.train_words(self.space, unit)
+        return self._begin(TRAIN, name, words, unit, lambda: unit.reached(target))
 
-        def reached() -> bool:
-            return unit.step >= target or set(unit.seeds) <= set(unit.diverged)
-
-        return self._begin(TRAIN, name, unit, lambda _: processes.train_words(self.space, unit), reached)
-
-    def _make(self, cell: Cell) -> bool:
+    def _make(self, unit: Unit) -> bool:
+        cell = unit.cell
         name, file = cell.dataset_name, self.space.source_file(cell)
         if file.exists():
             name += " with random windows cut" if cell.condition == RANDOM else " without its pairs"
             file = self.space.data_file(cell)
-        return self._begin(DATA, name, cell, lambda cores: processes.data_words(self.space, cell, cores), file.exists)
+        return self._begin(DATA, name, processes.data_words(self.space, cell, self._cores(DATA)), unit, file.exists)
 
     def _begin(
-        self, kind: str, name: str, subject: Any, words: Callable[[int], list[str]], reached: Callable[[], bool]
+        self, kind: str, name: str, words: list[str], unit: Unit, reached: Callable[[], bool], *items: Pending
     ) -> bool:
-        kinds = [run.job.kind for run in self.running]
-        if self.engine.room(kind, kinds) < 1:
+        if self._room(kind) < 1:
             return False
-        cores = self.engine.cores(kind, kinds)
-        job = Job(kind, name, tuple(words(cores)), subject, log_file(self.space, kind, name), cores)
+        log = self.space.folder / "logs" / (re.sub(r"[^\w.]+", "-", f"{kind} {name}")[:180] + ".log")
+        job = Job(kind, name, tuple(words), log, unit, items, self._cores(kind))
         self.console.say(job.title)
-        self._asked |= self._asks(job)
-        self.running.append(Running(job, self.engine.start(job), time.monotonic(), reached=reached))
+        self._asked |= {(kind, item) for item in items}
+        self.running.append(Running(job, self.engine.start(job), time.monotonic(), reached))
         return True
+
+    def _room(self, kind: str) -> int:
+        return self.engine.room(kind, [run.job.kind for run in self.running])
+
+    def _cores(self, kind: str) -> int:
+        return self.engine.cores(kind, [run.job.kind for run in self.running])
 
     def _waiting(self, *, ready: bool) -> list[Unit]:
         """Runs to continue, then seeds to begin, in the plan's order, whose data are there or are not."""
-        busy: dict[str, set[int]] = {}
-        for run in self.doing(TRAIN):
-            busy.setdefault(run.job.cell.folder, set()).update(run.job.subject.seeds)
+        training = [run.job.unit for run in self.doing(TRAIN)]
         found: list[Unit] = []
         for cell in self.space.plan.cells:
             data = self.space.data_file(cell)
-            if data.exists() == ready and not {cell.folder, str(data)} & set(self.failed):
-                found += self.space.to_train(cell, busy.get(cell.folder, set()))
-        return sorted((unit for unit in found if str(unit.path) not in self.failed), key=lambda unit: not unit.begun)
+            if data.exists() == ready and not {cell.folder, str(data)} & self.blocked:
+                busy = {seed for unit in training if unit.cell.folder == cell.folder for seed in unit.seeds}
+                found += self.space.to_train(cell, busy)
+        return sorted(found, key=lambda unit: not unit.begun)
 
     def _next_training(self) -> Unit | None:
         return next(filter(None, map(self._fitting, self._waiting(ready=True))), None)
 
     def _next_data(self) -> Unit | None:
         """The first that waits for its data and would still have time after they are made."""
-        making = {file for run in self.doing(DATA) for file in self._files(run.job.cell)}
+        making = {file for run in self.doing(DATA) for file in self._files(run.job.unit.cell)}
         for unit in self._waiting(ready=False):
             rows = self.space.rows_to_generate(unit.cell)
             seconds = self.rates.generate_seconds(rows, self.engine.cores(DATA, []))
@@ -170,53 +175,44 @@ class Runner:
         """The checkpoints of a run that wait, some of its seeds in each process: starting one takes a while."""
         waiting = self._new(SCORE, self.space.all_pending())
         while waiting:
-            first = waiting[0]
-            group = [i for i in waiting if (i.unit, i.urgent) == (first.unit, first.urgent)]
-            room = self.engine.room(SCORE, [run.job.kind for run in self.running])
-            parts = 2 if self.engine.shared else max(1, room)
-            part = set(first.unit.seeds[first.unit.seeds.index(first.seeds[0]) :: parts])
-            items = [replace(item, seeds=tuple(s for s in item.seeds if s in part)) for item in group]
-            items = [item for item in items if item.seeds]
-            steps = ", ".join(f"{item.step:,}" for item in items)
-            name = f"{items[0].unit.cell.name}, seeds {listed(items[0].seeds)}, step {steps}"
-            words = partial(processes.score_words, self.space, items)
-            if not self._begin(SCORE, name, items, words, partial(self._there, SCORE, items)):
+            unit, _, seed = first = waiting[0]
+            part = unit.seeds[unit.seeds.index(seed) :: 2 if self.engine.shared else max(1, self._room(SCORE))]
+            items = [i for i in waiting if i.unit == unit and i.urgent == first.urgent and i.seed in part]
+            steps = ", ".join(f"{step:,}" for step in sorted({item.step for item in items}))
+            name = f"{unit.cell.name}, seeds {listed(sorted({item.seed for item in items}))}, step {steps}"
+            words = processes.score_words(self.space, items, self._cores(SCORE))
+            if not self._begin(SCORE, name, words, unit, partial(self._there, SCORE, items), *items):
                 return
-            waiting = self._new(SCORE, waiting)
+            waiting = [item for item in waiting if item not in items]
 
     def pack(self) -> None:
         """Keep the weights of a checkpoint whose scores are missing; once it is scored they go again."""
-        for item in self._new(PACK, self.space.unpacked())[:1]:
-            words = processes.pack_words(self.space, item, self.how.weights)
-            self._begin(PACK, item.name, [item], lambda _, words=words: words, partial(self._there, PACK, [item]))
+        if waiting := self._new(PACK, self.space.unpacked()):
+            unit, step, _ = waiting[0]
+            items = [item for item in waiting if (item.unit, item.step) == (unit, step)]
+            name = f"{unit.cell.name}, step {step:,}, seeds {listed(item.seed for item in items)}"
+            words = processes.pack_words(self.space, items[0], self.how.weights)
+            self._begin(PACK, name, words, unit, partial(self._there, PACK, items), *items)
 
     def _there(self, kind: str, items: list[Pending]) -> bool:
         """Whether all of it is scored, or kept if it was to be kept."""
-        cell, scored = items[0].unit.cell, self.space.scored(items[0].unit.cell)
-        wanted = {(seed, item.step) for item in items for seed in item.seeds} - scored
+        cell = items[0].unit.cell
+        wanted = {(item.seed, item.step) for item in items} - self.space.scored(cell)
         return not wanted or (kind == PACK and all(self.space.weights_file(cell, *one).exists() for one in wanted))
-
-    def _ask(self, kind: str, item: Pending, seed: int) -> tuple[str, str, int, int]:
-        return f"{kind} {item.unit.cell.name}", str(item.unit.path), item.step, seed
-
-    def _asks(self, job: Job) -> set[tuple[str, str, int, int]]:
-        items = job.subject if job.kind in (SCORE, PACK) else ()
-        return {self._ask(job.kind, item, seed) for item in items for seed in item.seeds}
 
     def _new(self, kind: str, found: list[Pending]) -> list[Pending]:
         """What no job of this kind has been started for.
 
         The record of a run's last step holds its whole time, which is known when its process has ended.
         """
-        training = {run.job.subject.path for run in self.doing(TRAIN)}
+        training = {run.job.unit.path for run in self.doing(TRAIN)}
         ready = [i for i in found if i.unit.path not in training or (i.settled and i.step != i.unit.cell.steps)]
-        fresh = [replace(i, seeds=tuple(s for s in i.seeds if self._ask(kind, i, s) not in self._asked)) for i in ready]
-        return [item for item in fresh if item.seeds]
+        return [item for item in ready if (kind, item) not in self._asked]
 
     def _watch(self) -> None:
         """Learn rates from runs that have come up to speed."""
         for run in self.doing(TRAIN):
-            cell, seeds, (_, rate) = run.job.cell, len(run.job.subject.seeds), run.job.subject.progress()
+            cell, seeds, (_, rate) = run.job.unit.cell, len(run.job.unit.seeds), run.job.unit.progress()
             if rate and run.seconds > MEASURED_S:
                 self.rates.measured(cell.agent, cell.dataset_name, seeds, rate * seeds)
 
@@ -240,16 +236,15 @@ class Runner:
     def _done(self, run: Running, code: int | None) -> None:
         job = run.job
         if job.kind == SCORE:
-            self._publish(job.cell)
+            self._publish(job.unit.cell)
         if not run.reached():
             what = {TRAIN: "its last step", DATA: "the data", SCORE: "all scores", PACK: "all weights"}[job.kind]
             self._fail(job, f"it ended without {what}: {run.handle.last_words()} (exit {code}; log: {job.log})")
             return
         said = "" if code == DONE else f": {run.handle.last_words()}"
         self.console.say(f"done in {clock(run.seconds)}: {job.title}{said}")
-        unit = job.unit
-        if unit is not None and not any(other.job.unit == unit for other in self.doing(PACK)):  # it reads them
-            self.space.tidy(unit, weights=self.how.evaluate == "here")
+        if all(other.job.unit != job.unit for other in self.doing(PACK)):  # it reads them
+            self.space.tidy(job.unit, weights=self.how.evaluate == "here")
 
     def _publish(self, cell: Cell) -> int:
         """Scores that are new; whoever reads them together is told what does not belong together."""
@@ -257,7 +252,8 @@ class Runner:
             found = self.space.publish(cell)
             notices = set(self.space.out.notices()) - self._said if found else set()
         except CtaError as error:
-            self.failed[cell.folder] = f"{cell.name}: {error}"
+            self.failed[cell.name] = str(error)
+            self.blocked.add(cell.folder)
             return 0
         self._said |= notices
         for notice in notices:
@@ -266,8 +262,7 @@ class Runner:
 
     def _again(self, job: Job, words: str) -> None:
         """A job that was interrupted or lost: its files are there, and the same command continues."""
-        key = job.title if job.kind != TRAIN else str(job.subject.path)
-        step = job.subject.step if job.kind == TRAIN else 0
+        key, step = (str(job.unit.path), job.unit.step) if job.kind == TRAIN else (job.title, 0)
         before, count = self._tries.get(key, (step, 0))
         count = 1 if step > before else count + 1
         self._tries[key] = step, count
@@ -275,16 +270,15 @@ class Runner:
             self._fail(job, f"ended {count} times without coming further: {words} (log: {job.log})")
             return
         self.console.say(f"to be continued: {job.title}: {words}")
-        self._asked -= self._asks(job)
+        self._asked -= {(job.kind, item) for item in job.items}
 
     def _fail(self, job: Job, reason: str) -> None:
         """Nobody else stops for it."""
         self.console.say(f"FAILED: {job.title}: {reason}")
-        text = f"{job.title}: {reason}"
-        if job.kind == TRAIN:
-            self.failed |= {str(job.subject.path): text, job.cell.folder: text}
-        else:
-            self.failed[str(self.space.data_file(job.cell)) if job.kind == DATA else job.title] = text
+        self.failed[job.title] = reason
+        if job.kind in (TRAIN, DATA):
+            cell = job.unit.cell
+            self.blocked.add(cell.folder if job.kind == TRAIN else str(self.space.data_file(cell)))
 
     def _wind_down(self) -> None:
         """Stop everything, keep everything: what is trained but not scored must travel."""
@@ -310,7 +304,7 @@ def progress(run: Running) -> tuple[float | None, str]:
     """(share done, a word on it) of a job, read from the files it writes."""
     if run.job.kind != TRAIN:
         return None, f"{clock(run.seconds)}, {last_line(run.job.log, 'starting')[:60]}"
-    unit: Unit = run.job.subject
+    unit = run.job.unit
     step, rate = unit.progress()
     left = f", {clock((unit.cell.steps - step) / rate)} left" if rate else ""
     note = f"{step:,} of {unit.cell.steps:,}, {rate * len(unit.seeds):,.0f} seed-steps/s{left}"

@@ -5,7 +5,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from statistics import median_high
+from typing import Any, NamedTuple
 
 from cta.errors import CtaError
 from cta.grid.cells import Cell
@@ -37,10 +38,9 @@ class Unit:
     def checkpoints(self) -> list[int]:
         """Steps with a complete checkpoint (one being written has another name)."""
         try:
-            found = os.listdir(self.path / "checkpoints")
+            return sorted(int(name) for name in os.listdir(self.path / "checkpoints") if name.isdigit())
         except FileNotFoundError:
             return []
-        return sorted(int(name) for name in found if name.isdigit())
 
     @property
     def step(self) -> int:
@@ -54,7 +54,10 @@ class Unit:
     @property
     def finished(self) -> bool:
         """Trained as far as the cell wants it, or as far as any of its seeds could be."""
-        return self.step >= self.cell.steps or set(self.seeds) <= set(self.diverged)
+        return self.reached(self.cell.steps)
+
+    def reached(self, step: int) -> bool:
+        return self.step >= step or set(self.seeds) <= set(self.diverged)
 
     @property
     def diverged(self) -> dict[int, int]:
@@ -71,28 +74,27 @@ class Unit:
     def target(self) -> int:
         """The step to train to next: the last, or before it a point that the run itself would not keep."""
         every = _json(self.path / "config.json", {"checkpoint_interval": int}).get("checkpoint_interval", 0)
-        every = every if every > 0 else self.cell.steps
-        odd = [p for p in self.cell.all_points if self.begun and p > self.step and p % every and p < self.cell.steps]
+        points = [point for point in self.cell.all_points if self.step < point < self.cell.steps]
+        odd = [point for point in points if self.begun and (every < 1 or point % every)]
         return min(odd, default=self.cell.steps)
 
     def progress(self) -> tuple[int, float]:
         """(last logged step, steps per second: the median of the last logged blocks, 0 before the first)."""
         try:
             rows = CsvLog(self.path / "train.csv").read()
-            rates = sorted(float(row["steps_per_s"]) for row in rows[-5 * len(self.seeds) :])
-            return (int(rows[-1]["step"]), rates[len(rates) // 2]) if rows else (self.step, 0.0)
-        # A run that could not begin has just removed it, or it is damaged: the job itself will say so.
+            rate = median_high(float(row["steps_per_s"]) for row in rows[-5 * len(self.seeds) :])
+            return int(rows[-1]["step"]), rate
+        # Not begun, a run that has just removed it, or a damaged file, of which the job itself will speak.
         except (FileNotFoundError, CtaError, KeyError, ValueError):
             return self.step, 0.0
 
 
-@dataclass(frozen=True)
-class Pending:
-    """A checkpoint with seeds that are not scored yet."""
+class Pending(NamedTuple):
+    """A seed at a checkpoint, not scored yet."""
 
     unit: Unit
     step: int
-    seeds: tuple[int, ...]
+    seed: int
 
     @property
     def settled(self) -> bool:
@@ -106,10 +108,6 @@ class Pending:
     def urgent(self) -> bool:
         """Part of a result, not only of a curve."""
         return self.step in self.unit.cell.points
-
-    @property
-    def name(self) -> str:
-        return f"{self.unit.cell.name}, step {self.step:,}, seeds {listed(self.seeds)}"
 
 
 def listed(numbers: Iterable[int]) -> str:

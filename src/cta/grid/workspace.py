@@ -6,8 +6,8 @@ import contextlib
 import re
 import shutil
 from collections.abc import Sequence, Set
+from itertools import product
 from pathlib import Path
-from typing import NamedTuple
 
 from cta.config import to_dict
 from cta.data.locations import dataset_folder, is_path, resolve
@@ -21,18 +21,10 @@ from cta.io.json_files import write_json
 from cta.scores.protocol import unscored
 from cta.scores.records import by_seed
 from cta.scores.schema import WHOLE
-from cta.scores.store import CellScores, Scores
+from cta.scores.store import Scores
 
 DEFAULT = Path("runs") / "grid"
 """The work folder of all plans, so that each finds what others have made."""
-
-
-class _Seen(NamedTuple):
-    """Of one cell: (seed, step) scored in OUT and in the work folder, and seeds that OUT knows as trained."""
-
-    published: set[tuple[int, int]]
-    here: set[tuple[int, int]]
-    trained: set[int]
 
 
 class Workspace:
@@ -46,7 +38,8 @@ class Workspace:
         self.folder = folder.expanduser().absolute()
         self.out = Scores(out)
         self._dataset_dir = dataset_dir
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, tuple[set[tuple[int, int]], set[tuple[int, int]], set[int]]] = {}
+        """Of each cell: (seed, step) scored in OUT, in the work folder, and seeds that OUT knows as trained."""
 
     def cell_folder(self, cell: Cell) -> Path:
         return self.folder / "cells" / cell.folder
@@ -115,13 +108,10 @@ class Workspace:
 
     def trained(self, cell: Cell) -> set[int]:
         """Seeds with nothing left to train: scored at every point, or trained to the end here or elsewhere."""
-        scored = [{seed for seed, at in self.scored(cell) if at == point} for point in cell.points]
+        scored = self.scored(cell)
+        everywhere = {seed for seed in cell.seeds if all((seed, point) in scored for point in cell.points)}
         here = {seed for unit in self.units(cell) if unit.finished for seed in unit.seeds}
-        return set.intersection(*scored) | here | self.elsewhere(cell)
-
-    def elsewhere(self, cell: Cell) -> set[int]:
-        """Seeds that the record knows as trained to the end; their weights may lie on another machine."""
-        return self._look(cell).trained
+        return everywhere | here | self._look(cell)[2]
 
     # Scores
 
@@ -131,30 +121,23 @@ class Workspace:
 
     def scored(self, cell: Cell) -> set[tuple[int, int]]:
         """(seed, step) that this plan wants and that have a score, here or in the published scores."""
-        seen = self._look(cell)
-        return seen.published | seen.here
+        published, here, _ = self._look(cell)
+        return published | here
 
-    def _look(self, cell: Cell) -> _Seen:
+    def _look(self, cell: Cell) -> tuple[set[tuple[int, int]], set[tuple[int, int]], set[int]]:
         if cell.name not in self._seen:
             out = self.out.cell(cell.key)
             facts = by_seed(out.record).items()
             trained = {seed for seed, known in facts if known.get("steps", 0) >= cell.steps and seed in cell.seeds}
-            here = self._known(cell, self.home(cell).cell(cell.run_key))
-            self._seen[cell.name] = _Seen(self._known(cell, out), here, trained)
+            here = cell.scored(self.home(cell).cell(cell.run_key))
+            self._seen[cell.name] = cell.scored(out), here, trained
         return self._seen[cell.name]
-
-    def _known(self, cell: Cell, scores: CellScores) -> set[tuple[int, int]]:
-        found = set()
-        for points, episodes in ((cell.points, cell.episodes), (cell.curve_points, cell.curve_episodes)):
-            done = scores.scored(episodes=episodes, tasks=cell.tasks)
-            found |= {(seed, step) for seed, step in done if seed in cell.seeds and step in points}
-        return found
 
     def publish(self, cell: Cell) -> int:
         """Bring the scores of a cell from the work folder into OUT; returns how many policies are new there."""
         self._seen.pop(cell.name, None)
-        seen = self._look(cell)
-        fresh = seen.here - seen.published
+        published, here, _ = self._look(cell)
+        fresh = here - published
         if not fresh:
             return 0
         mine = self.home(cell).cell(cell.run_key)
@@ -183,14 +166,10 @@ class Workspace:
 
     def pending(self, cell: Cell) -> list[Pending]:
         """Checkpoints to score, earliest step first."""
-        found = []
-        for point in cell.all_points:
-            done = {seed for seed, step in self.scored(cell) if step == point}
-            for unit in self.units(cell):
-                seeds = tuple(seed for seed in unit.good(point) if seed not in done)
-                if seeds and point in unit.checkpoints():
-                    found.append(Pending(unit, point, seeds))
-        return found
+        scored, units = self.scored(cell), self.units(cell)
+        there = [(point, unit) for point in cell.all_points for unit in units if point in unit.checkpoints()]
+        found = [Pending(unit, point, seed) for point, unit in there for seed in unit.good(point)]
+        return [item for item in found if (item.seed, item.step) not in scored]
 
     def all_pending(self) -> list[Pending]:
         """Those of results before those of curves."""
@@ -204,11 +183,8 @@ class Workspace:
 
     def unpacked(self) -> list[Pending]:
         """Checkpoints of results that are neither scored nor kept as weights."""
-        return [
-            item
-            for item in self.all_pending()
-            if item.urgent and not all(self.weights_file(item.unit.cell, s, item.step).exists() for s in item.seeds)
-        ]
+        urgent = [item for item in self.all_pending() if item.urgent]
+        return [item for item in urgent if not self.weights_file(item.unit.cell, item.seed, item.step).exists()]
 
     def weights_to_score(self) -> list[Path]:
         """The plan's files of weights whose score is missing. `cta evaluate` leaves files where they are."""
@@ -242,12 +218,15 @@ class Workspace:
         parts = [f"{u.name}: {u.step:,} of {cell.steps:,} steps trained" for u in self.to_continue(cell)]
         if fresh := self.to_begin(cell):
             parts.append(f"{cell.name}: seeds {listed(fresh)} to train")
-        parts += [f"{item.name} to score" for item in self.pending(cell)]
+        waiting: dict[tuple[int, str], list[int]] = {}
+        for item in self.pending(cell):
+            waiting.setdefault((item.step, ""), []).append(item.seed)
         here = {seed for unit in self.units(cell) for seed in unit.seeds}
-        for point in cell.points:
-            if away := sorted(s for s in self.elsewhere(cell) - here if (s, point) not in self.scored(cell)):
-                where = f"{cell.name}, step {point:,}, seeds {listed(away)}"
-                parts.append(f"{where} to score from their weights (`cta evaluate`)")
+        for seed, point in product(sorted(self._look(cell)[2] - here), cell.points):
+            if (seed, point) not in self.scored(cell):
+                waiting.setdefault((point, " from their weights (`cta evaluate`)"), []).append(seed)
+        for (step, how), seeds in waiting.items():
+            parts.append(f"{cell.name}, step {step:,}, seeds {listed(seeds)} to score{how}")
         return parts
 
     def lost(self, cell: Cell) -> list[str]:
