@@ -213,6 +213,17 @@ def test_help_says_each_default_once(pages):
     assert "(default: the newest)" in re.sub(r"[\s│]+", " ", pages["export",])
 
 
+def test_the_list_of_commands_fits_80_columns(capsys):
+    assert run(["--help"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+def test_lines_reach_a_pipe_when_they_are_printed():
+    ask = "import sys; from cta import cli; cli.run = lambda words: print(sys.stdout.line_buffering) or 0; cli.main()"
+    said = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
+    assert said.stdout == "True\n"
+
+
 @pytest.fixture(scope="module")
 def completion(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:

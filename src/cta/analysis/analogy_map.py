@@ -142,7 +142,7 @@ def _represented(run: Run, subject: Subject, step: int, say: Say) -> dict[int, P
 def _purity_rows(
     run: Run, subject: Subject, learned: dict[int, Points], labelled: purity.Labelled, step: int
 ) -> list[dict[str, Any]]:
-    """Rows for every seed that is well, trained and untrained, and for the difference of observations, once."""
+    """Rows for every seed that did not diverge, trained and untrained, and for the difference of observations, once."""
     if not len(labelled.queries):
         return []
     data, pairs = subject.data, subject.pairs

@@ -27,7 +27,7 @@ from cta.io import provenance
 from cta.validation import check_bounds
 
 COMMANDS = {
-    "demo": "everything on a small world, in minutes, ending with a page to look at",
+    "demo": "everything on a small world, in minutes, with a page at the end",
     "train": "train an agent on a dataset and score it on the way",
     "resume": "continue a run that stopped",
     "evaluate": "score a run's checkpoints in the simulator, record videos",
@@ -39,32 +39,36 @@ COMMANDS = {
     "data": "generate, download, list and inspect datasets",
     "agents": "list the agents",
     "ooc": "hold out pairs of context and task, train, and ask for them",
-    "presses": "boards of lights: what can be reached, and whether a value knows how far it is",
+    "presses": "boards of lights: what can be reached, and how far it is",
     "theory": "check the paper's theory on small exact worlds",
     "bench": "measure speed and memory on this machine",
-    "analogies": "map what an agent takes for the change between state and goal, with numbers",
-    "report": "write one HTML page about runs: curves, tables, analogy map, rollouts",
-    "ablate": "train over subgoal steps k, rank b or readings of the paper, with curves and bars",
+    "analogies": "map what an agent takes for the change from state to goal",
+    "report": "write one HTML page about runs: curves, tables, map, rollouts",
+    "ablate": "train over subgoal steps k, rank b or readings of the paper",
     "completion": "print a script that completes `cta` in bash and zsh",
     "doctor": "show devices, versions, rendering and data folders",
 }
 
 HELP = """\
 Start here:
-  cta train --dataset desk-play-v0                          a small world, minutes on a laptop
-  cta train --dataset scene-play-v0 --agent cta --seeds 8   the paper's settings
-  cta COMMAND --help                                        everything a command can do
+  cta train --dataset desk-play-v0              a small world, in minutes
+  cta train --dataset scene-play-v0 --seeds 8   the paper's settings
+  cta COMMAND --help                            everything a command can do
 
-exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted and resumable, 4 a seed diverged (NaN or inf)
+exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted and resumable,
+            4 a seed diverged (NaN or inf)
 """
 
 
 def main() -> None:
-    """Entry point of the console script. Every stop signal is a Ctrl-C; letters a terminal lacks are spelt out."""
+    """Entry point of the console script.
+
+    Every stop signal is a Ctrl-C. Letters that a terminal lacks are spelt out. Lines reach a pipe at once.
+    """
     for number in stop_signals():
         signal.signal(number, _interrupt)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+        sys.stdout.reconfigure(errors="backslashreplace", line_buffering=True)
     keep_programs()
     code = run(sys.argv[1:])
     for stream in filter(None, (sys.stdout, sys.stderr)):

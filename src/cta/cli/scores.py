@@ -108,7 +108,7 @@ def order_line(rows: Sequence[Mapping[str, str]], where: str) -> tuple[str, ...]
         orders = [_mean_of_last(rows, column) for column in ("value_order", "dual_order")]
         head = rows[0]["dataset"], rows[0]["agent"], f"{step:,}", str(len(seeds)), rows[-1]["episodes"]
     except (KeyError, ValueError) as error:
-        raise CtaError(f"{where}/offline.csv: a row cannot be read ({error}); mend or remove it") from None
+        raise CtaError(f"{where}/offline.csv: a row cannot be read ({error}); correct or remove it") from None
     return (*head, *orders)
 
 

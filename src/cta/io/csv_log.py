@@ -108,7 +108,7 @@ def whole_number(row: Row, column: str, path: Path) -> int:
             raise ValueError
         return value
     except (KeyError, ValueError) as error:
-        raise CtaError(f"{path}: a row has no number in the column '{column}'; mend or remove that row") from error
+        raise CtaError(f"{path}: a row has no number in the column '{column}'; correct or remove that row") from error
 
 
 def csv_text(lines: Iterable[Sequence[Any]]) -> str:
