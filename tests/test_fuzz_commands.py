@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,10 +20,9 @@ from safetensors.numpy import save
 from cta import export
 from cta.errors import CtaError
 from cta.experiment import Run, score_files
-from cta.experiment.candidates import pair_names
-from cta.experiment.facts import training_facts
+from cta.experiment.candidates import candidates, pair_names
 from cta.experiment.score_files import Players
-from cta.experiment.weights import open_weights, pack, read_by_act
+from cta.experiment.weights import open_weights, pack
 from cta.export import export_policy, load
 from cta.scores.schema import Score
 from cta.scores.store import Scores
@@ -110,12 +110,9 @@ def good(tmp_path_factory):
         Image.new("RGB", (4, 4)).save(run / "analogies" / "frames" / f"0-{name}.png")
     (folder / "plan.toml").write_text(toml(PLAN))
     opened = Run(run)
-    policy, agent = opened.policy(), opened.agent
-    names = {"dataset": "desk-play-v0", "agent_name": "gcbc", "agent": agent, "seed": 0, "spec": opened.spec}
-    names["units"] = opened.units
-    training = training_facts(opened, 2) | {"data": {"fingerprint": "x", "provenance": {"command": "x", "seed": 0}}}
-    content = pack({2: policy.networks}, **names, training=training, needed=read_by_act(agent, opened.spec))
-    (folder / "w.safetensors").write_bytes(content)
+    (item,) = candidates(opened, "2")
+    training = item.training | {"data": {"fingerprint": "x", "provenance": {"command": "x", "seed": 0}}}
+    (folder / "w.safetensors").write_bytes(pack(replace(item, training=training)))
     export_policy(opened, folder / "policy")
     return folder
 
@@ -266,7 +263,8 @@ def test_damaged_weights(good, played, tmp_path, monkeypatch, data):
 def test_good_weights_are_scored(good, played, tmp_path):
     assert command("good weights", ["evaluate", str(good / "w.safetensors"), "--results", str(tmp_path / "to")]) == 0
     (cell,) = Scores(tmp_path / "to").cells()
-    assert (cell.key.agent, len(cell.rows)) == ("gcbc", 5) and open_weights(good / "w.safetensors").steps == (2,)
+    assert (cell.key.agent, len(cell.rows)) == ("gcbc", 5)
+    assert [item.step for item in open_weights(good / "w.safetensors")] == [2]
 
 
 @fuzz()

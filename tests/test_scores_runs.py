@@ -146,10 +146,10 @@ def test_rounded_weights_are_smaller_close_and_named(made, tmp_path):
         assert run([*words, "--results", str(tmp_path / precision)]) == 0
         file = tmp_path / precision / "weights" / f"{CELL}.seed1.4.safetensors"
         sizes[precision] = file.stat().st_size
-        weights, exact = open_weights(file), trained.networks(4)[1][1]
+        (weights,), exact = open_weights(file), trained.networks(4)[1][1]
         pair = np.random.default_rng(0).normal(size=(2, 4, *trained.spec.observation_shape)).astype(np.float32)
         actions = [
-            Policy(weights.agent, networks)(*pair, np.ones(4, bool)) for networks in (exact, weights.networks(4))
+            Policy(weights.agent, networks)(*pair, np.ones(4, bool)) for networks in (exact, weights.load())
         ]
         error = np.abs(actions[0] - actions[1]).max()
         assert (error == 0) if precision == "float32" else (0 < error < 0.1)
@@ -238,5 +238,5 @@ def test_weights_bring_no_code(tmp_path, monkeypatch, stands):
     (tmp_path / stands / "evil_module.py").write_text(f"open({str(tmp_path / 'owned')!r}, 'w')")
     monkeypatch.chdir(tmp_path / stands)
     with pytest.raises(CtaError, match="agent evil_module:Agent is code of its own; to run it, give --agent"):
-        open_weights(os.path.relpath(path))
+        open_weights(Path(os.path.relpath(path)))
     assert not (tmp_path / "owned").exists()

@@ -131,9 +131,10 @@ class Evaluate(options.OpenedRun):
     markdown: options.Markdown = False
 
     def __call__(self) -> None:
-        from cta.experiment.candidates import candidates, held_out_pairs
+        from cta.experiment.candidates import candidates
         from cta.experiment.run_dir import cut_of
         from cta.experiment.score_files import How, Players, ask_run, table_name
+        from cta.experiment.weights import held_out_pairs
         from cta.scores.pair_table import as_table, pair_lines
 
         run = self.open()

@@ -4,17 +4,12 @@ import contextlib
 import queue
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cta.agents import Agent, Networks
-from cta.config import RunConfig
+from cta.agents import Networks
 from cta.evaluation import Evaluator
-from cta.evaluation.rollout import NotANumber
-from cta.experiment.scoring import score_tasks
-from cta.scores.schema import CellKey, Score
-from cta.units import Units
+from cta.experiment.scoring import score_rows
 
 if TYPE_CHECKING:
     from cta.experiment.trainer import Trainer
@@ -78,8 +73,8 @@ class BackgroundEvaluation:
         """Drop what is not scored yet. What is being scored ends at its next `go_on`."""
         self._cancelled.set()
 
-    def join(self, timeout: float = 10.0) -> None:
-        self._thread.join(timeout)
+    def join(self) -> None:
+        self._thread.join(10)
 
     def _work(self) -> None:
         while not self._cancelled.is_set():
@@ -126,10 +121,9 @@ class _Beside(BackgroundEvaluation):
 
         weights = dict(zip(trainer.config.seeds, networks, strict=True))
         good = {seed: weights[seed] for seed in trainer.health.good_after(step)}
-        key = trainer.run.cell(trainer.config)
         try:
-            how = trainer.agent, good, trainer.units, trainer.config
-            rows = score_rows(self._evaluator, *how, step, key, progress, self._diverged)
+            how = trainer.agent, good, trainer.units, trainer.config, step, trainer.run.cell(trainer.config)
+            rows = score_rows(self._evaluator, *how, progress, self._diverged)
         except Cancelled:
             raise
         except Exception as error:
@@ -166,27 +160,3 @@ class _Beside(BackgroundEvaluation):
         self._trainer.console.say(f"step {step:>9,}  {text}")
         run.note("worker-replaced", text, step=step)
         run.record({"evaluation_retries": run.provenance().get("evaluation_retries", 0) + count})
-
-
-def score_rows(
-    evaluator: Evaluator,
-    agent: Agent,
-    networks: Mapping[int, Networks],
-    units: Units,
-    config: RunConfig,
-    step: int,
-    key: CellKey,
-    progress: Callable[[int, int, int], None],
-    diverged: Callable[[int, int], None],
-) -> list[Score]:
-    """Rows of eval.csv for one step, in order of seed and task; `progress` hears (seed, episodes done, in all).
-
-    A seed whose policy gives actions that are not numbers has no rows and is told to `diverged`.
-    """
-    rows = []
-    for seed, weights in networks.items():
-        try:
-            rows += score_tasks(evaluator, agent, weights, units, config, seed, step, key, partial(progress, seed))
-        except NotANumber:
-            diverged(seed, step)
-    return rows

@@ -17,7 +17,7 @@ def training_facts(run: Run, step: int) -> dict[str, Any]:
     """Commit, versions, hardware, kernels, data, settings, clock and command of a run that has come to `step`."""
     seen = run.files.provenance()
     data = seen.get("dataset", {})
-    facts: dict[str, Any] = {
+    return {
         "steps": step,
         "command": _without_folders(seen.get("command", "")),
         "seeds_together": len(run.config.seeds),
@@ -25,8 +25,8 @@ def training_facts(run: Run, step: int) -> dict[str, Any]:
         "data": {name: data.get(name) for name in ("fingerprint", "transitions", "provenance")}
         | ({"normalised": True} if data.get("normalised") else {}),
         "settings": to_dict(run.config.agent),
+        **_clocks(run, step),
     }
-    return facts | clocks(run, step)
 
 
 def run_cell(run: Run) -> CellScores:
@@ -38,7 +38,7 @@ def run_cell(run: Run) -> CellScores:
     return CellScores(run.cell, tuple(sorted(latest, key=order)), {"training": training, "scoring": []})
 
 
-def clocks(run: Run, step: int) -> dict[str, float]:
+def _clocks(run: Run, step: int) -> dict[str, float]:
     """Wall-clock seconds, seed-steps per second over all of them, and in the steps alone (median over train.csv)."""
     seeds = len(run.config.seeds)
     rates = sorted(filter(None, map(_rate, run.files.train_log().read())))
@@ -60,21 +60,17 @@ def _rate(row: dict[str, str]) -> float:
 
 
 def scoring_facts(**how: Any) -> dict[str, Any]:
-    return {
-        **how,
-        "command": _without_folders(provenance.command()),
-        "commit": provenance.commit(),
-        "versions": provenance.versions(),
-        "hardware": provenance.hardware(),
-    }
+    made = {name: getattr(provenance, name)() for name in ("commit", "versions", "hardware")}
+    return {**how, "command": _without_folders(provenance.command()), **made}
 
 
 def _without_folders(command: str) -> str:
     """Where files lay on a machine is nobody's business and of no use on another."""
+    join = shlex.join
     try:
-        words, join = shlex.split(command), shlex.join
+        words = shlex.split(command)
     except ValueError:  # a quote without its other half
-        words, join = [], shlex.join
+        words = []
     if join(words) != command:  # earlier versions wrote words as they are, with spaces between them
         words, join = command.split(" "), " ".join
     return join([Path(word).name if word.startswith(("/", "~")) else word for word in words])

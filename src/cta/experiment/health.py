@@ -16,10 +16,8 @@ class Health:
     """
 
     def __init__(self, run: RunDir, seeds: Sequence[int]):
-        self._run = run
-        self._seeds = tuple(seeds)
+        self._run, self._seeds = run, tuple(seeds)
         self.stopped: dict[int, Reason] = {}
-        self._written: dict[str, Reason] | None = None
 
     @property
     def live(self) -> list[int]:
@@ -45,22 +43,12 @@ class Health:
     def _note(self, found: Mapping[int, Reason]) -> None:
         self.stopped |= found
         record = {str(seed): self.stopped[seed] for seed in sorted(self.stopped)}
-        if self._written is None:
-            self._written = self._run.provenance().get("stopped", {})
-        if record != self._written:
+        if record != self._run.provenance().get("stopped", {}):
             self._run.record({"stopped": record})
-            self._written = record
 
     def good_after(self, step: int) -> list[int]:
         """Seeds that were not known to be bad when `step` steps were done."""
         return [seed for seed in self._seeds if seed in self.live or int(self.stopped[seed]["step"]) > step]
-
-    def expected(self, step: int) -> list[int]:
-        """Seeds whose scores an evaluation at `step` must have.
-
-        A loss that is bad at step b can come from weights that were bad after step b - 1 already.
-        """
-        return self.good_after(step + 1)
 
 
 def stopped_seeds(run: RunDir) -> dict[int, Reason]:

@@ -3,7 +3,9 @@
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,10 @@ from cta.evaluation import Evaluator
 from cta.evaluation.evaluator import MOST_WORKERS
 from cta.evaluation.presses import PressEvaluator, press_names
 from cta.experiment import Run
-from cta.experiment.candidates import RULES, Candidate, pair_names
+from cta.experiment.candidates import pair_names
 from cta.experiment.facts import scoring_facts
-from cta.experiment.scoring import policy_maker, score_tasks
+from cta.experiment.scoring import policy_maker, score_rows
+from cta.experiment.weights import RULES, Candidate
 from cta.io import provenance
 from cta.io.csv_log import CsvLog, csv_text
 from cta.io.file_lock import file_lock
@@ -38,10 +41,7 @@ Progress = Callable[[Candidate, int, int], None]
 
 @dataclass(frozen=True)
 class How:
-    """How to score. `ask`: tasks, pairs or presses (default: pairs if some were cut out of the data).
-
-    `pairs`: their file.
-    """
+    """How to score. `ask`: tasks, pairs (their file: `pairs`) or presses; by default pairs if some were cut out."""
 
     episodes: int = 50
     eval_seed: int = 0
@@ -53,10 +53,10 @@ class How:
     pairs: str | None = None
 
 
-class Players:
+class Players(AbstractContextManager):
     """Plays policies one after the other; the workers are kept from one to the next of the same dataset."""
 
-    def __init__(self, how: How, progress: Progress | None = None, own: Evaluator | None = None):
+    def __init__(self, how: How, progress: Progress, own: Evaluator | None = None):
         self.how, self._progress, self._own = how, progress, own
         if how.workers is not None and how.workers < 1:
             raise CtaError(f"--workers is at least 1, not {how.workers}")
@@ -72,19 +72,19 @@ class Players:
             eval_episodes=how.episodes, eval_seed=how.eval_seed, eval_tasks=how.tasks, eval_temperature=how.temperature,
             eval_gaussian=how.noise,
         )  # fmt: skip
-        told = None if self._progress is None else lambda done, total: self._progress(item, done, total)  # pyright: ignore
-        begin = time.monotonic()
+        told, begin, networks = partial(self._progress, item), time.monotonic(), item.load()
+        policies = policy_maker(item.agent, networks, item.units, config, item.seed)
         logs: list[EpisodeLog] = []
         if isinstance(evaluator, PairEvaluator):
             assert pairs is not None
-            logs = evaluator.ask(policy_maker(item.agent, item.load(), item.units, config, item.seed), progress=told)
+            logs = evaluator.ask(policies, progress=told)
             rows = count_rows(logs, pairs.numbered(), pairs.layout, item.key, item.seed, item.step)
         elif isinstance(evaluator, PressEvaluator):
-            counts = evaluator.ask(policy_maker(item.agent, item.load(), item.units, config, item.seed), progress=told)
+            counts = evaluator.ask(policies, progress=told)
             rows = [Score(*item.key, item.seed, item.step, task, *count) for task, count in counts.items()]
         else:
-            which = item.seed, item.step, item.key
-            rows = score_tasks(evaluator, item.agent, item.load(), item.units, config, *which, told)
+            policy = item.agent, {item.seed: networks}, item.units, config, item.step, item.key
+            rows = score_rows(evaluator, *policy, lambda seed, done, total: told(done, total))
         facts = scoring_facts(
             episodes=how.episodes, temperature=how.temperature, noise=how.noise, eval_seed=how.eval_seed,
             asked=rows[0].asked if rows else TASKS, weights=item.precision, workers=self.workers,
@@ -114,9 +114,6 @@ class Players:
         for evaluator in (self._evaluator, self._own):
             if evaluator is not None:
                 evaluator.close()
-
-    def __enter__(self) -> "Players":
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()

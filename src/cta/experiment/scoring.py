@@ -5,6 +5,7 @@ Which checkpoints a run keeps follows from that.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from cta.data import TrajectoryDataset
 from cta.errors import CtaError
 from cta.evaluation import Evaluator, scores
 from cta.evaluation.offline import MEASURES, trajectory_order
-from cta.evaluation.rollout import TASKS
+from cta.evaluation.rollout import TASKS, NotANumber
 from cta.experiment.health import Health
 from cta.experiment.run_dir import RunDir
 from cta.io.csv_log import CsvLog, whole_number
@@ -29,63 +30,63 @@ def policy_maker(
     agent: Agent, networks: Networks, units: Units, config: RunConfig, seed: int
 ) -> Callable[[int], Policy]:
     """A fresh policy for each group of episodes that act together."""
-
-    def make(slots: int) -> Policy:
-        settings = {"temperature": config.eval_temperature, "noise": config.eval_gaussian}
-        return Policy(agent, networks, units, **settings, seed=config.eval_seed + seed)
-
-    return make
+    how = {"temperature": config.eval_temperature, "noise": config.eval_gaussian}
+    return lambda slots: Policy(agent, networks, units, **how, seed=config.eval_seed + seed)
 
 
-def score_tasks(
+def score_rows(
     evaluator: Evaluator,
     agent: Agent,
-    networks: Networks,
+    networks: Mapping[int, Networks],
     units: Units,
     config: RunConfig,
-    seed: int,
     step: int,
     key: CellKey,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int, int], None],
+    diverged: Callable[[int, int], None] | None = None,
 ) -> list[Score]:
-    """One policy on the tasks that a run is scored on; `progress` hears (episodes done, episodes in all)."""
-    count = len(evaluator.task_names)
-    results = evaluator.run(
-        policy_maker(agent, networks, units, config, seed),
-        run_seed=seed,
-        tasks=range(1, min(count, config.eval_tasks or count) + 1),
-        episodes=config.eval_episodes,
-        eval_seed=config.eval_seed,
-        progress=progress,
-    )
-    counts = scores(results)
-    return [Score(*key, seed, step, str(task), episodes, wins) for task, (episodes, wins) in counts.items()]
+    """The scores of these seeds' policies on the tasks of a run; `progress` hears (seed, episodes done, in all).
+
+    A seed whose policy gives actions that are not numbers has none and is told to `diverged`, if anybody listens.
+    """
+    count, rows = len(evaluator.task_names), []
+    tasks = range(1, min(count, config.eval_tasks or count) + 1)
+    how: dict[str, Any] = {"tasks": tasks, "episodes": config.eval_episodes, "eval_seed": config.eval_seed}
+    for seed, weights in networks.items():
+        policies = policy_maker(agent, weights, units, config, seed)
+        try:
+            found = scores(evaluator.run(policies, run_seed=seed, **how, progress=partial(progress, seed)))
+        except NotANumber:
+            if diverged is None:
+                raise
+            diverged(seed, step)
+        else:
+            rows += [Score(*key, seed, step, str(task), *counts) for task, counts in found.items()]
+    return rows
 
 
 class ScoreBook:
     """`eval.csv`: which evaluations it holds in full, which are due, and rows put where they belong."""
 
     def __init__(self, run: RunDir, config: RunConfig, health: Health):
-        self._log = run.eval_log()
-        self._config = config
-        self._health = health
+        self._log, self._config, self._health = run.eval_log(), config, health
 
     def due(self, upto: int) -> list[int]:
-        config = self._config
-        if not config.eval_interval:
-            return []
-        steps = {*range(config.eval_interval, upto + 1, config.eval_interval)}
-        return sorted(steps | ({upto} if upto == config.steps else set()))
+        """Steps up to here at which the run is evaluated."""
+        every = self._config.eval_interval
+        steps = {*range(every, upto + 1, every)} if every else set()
+        return sorted(steps | ({upto} if every and upto == self._config.steps else set()))
 
     def unscored(self, upto: int) -> list[int]:
         """Evaluation steps up to here that the file does not hold in full."""
         tasks = min(self._config.eval_tasks or len(TASKS), len(TASKS))
-        rows = Counter(self._place(row)[:2] for row in self._log.read())
-        return [
-            step
-            for step in self.due(upto)
-            if any(rows[step, self._config.seeds.index(seed)] < tasks for seed in self._health.expected(step))
-        ]
+        rows, seeds = Counter(self._place(row)[:2] for row in self._log.read()), self._config.seeds
+
+        def lacks(step: int) -> bool:
+            # A loss that is bad at a step can come from weights that were bad after the step before it.
+            return any(rows[step, seeds.index(seed)] < tasks for seed in self._health.good_after(step + 1))
+
+        return [step for step in self.due(upto) if lacks(step)]
 
     def trim(self, upto: int) -> None:
         """Drop the rows that will be written again: of steps after this one, and of evaluations cut short."""
@@ -140,9 +141,7 @@ class OfflineBook:
 
     def __init__(self, run: RunDir, config: RunConfig, agent: Agent, held_out: TrajectoryDataset):
         self._log = CsvLog(run.path / "offline.csv", ("dataset", "agent", "seed", "step", "episodes", *MEASURES))
-        self._config = config
-        self._agent = agent
-        self._held_out = held_out
+        self._config, self._agent, self._held_out = config, agent, held_out
 
     def trim(self, upto: int) -> None:
         """Drop the rows a resumed run writes again."""

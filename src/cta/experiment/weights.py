@@ -1,12 +1,13 @@
-"""Weights that can act and no more: what `agent.act` reads, of one seed at some steps, in one safetensors file.
+"""What can be scored, one seed at one step; and files of weights that can act and no more: what `agent.act` reads.
 
 Everything needed to use them travels inside: dataset, agent, its settings, shapes of the data, and the facts of the
 training that the record of the results will hold. A file can be scored on any machine with the simulator.
 """
 
 import json
-from collections.abc import Mapping, Set
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,8 +22,14 @@ from cta.agents import Agent, Networks, Spec, find_stored
 from cta.config import from_dict, to_dict
 from cta.envs.names import KNOWN
 from cta.errors import CtaError
+from cta.experiment.run_dir import cell_key, cut_of
 from cta.io.json_files import check_shape, parse_json
 from cta.io.shapes import TRAINING, check_data
+from cta.ooc.components import find_layout
+from cta.ooc.pairs import HeldOut, held_out_of, parse_held_out
+from cta.scores.records import PAIRS
+from cta.scores.schema import CellKey
+from cta.scores.store import DEFAULT
 from cta.training.checkpoints import flatten
 from cta.units import Units
 from cta.validation import LARGEST
@@ -31,57 +38,61 @@ Precision = Literal["float32", "float16", "bfloat16"]
 DTYPES: dict[str, Any] = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 FORMAT = "cta-weights-1"
 MOST_COLUMNS = 2**24
+MOST_PAIRS = 1000
+RULES = ("pair", "thresholds", "event_thresholds")
+"""What a record of a cut says of its pairs."""
 SHAPE = {"format!": str, "dataset!": str, "agent!": str, "settings!": dict, "seed!": int, "steps!": [int]}
 SHAPE |= {"observation_shape!": [int], "action_dim!": int, "precision!": str, "training!": TRAINING}
 """Of what a file says of itself."""
 
 
 @dataclass(frozen=True)
-class Weights:
-    """One seed's policy at some steps, as read from a file."""
+class Candidate:
+    """One seed at one step that can be scored. `home`: the results folder it lies in."""
 
-    path: Path
-    dataset: str
-    agent_name: str
+    key: CellKey
     agent: Agent
     seed: int
-    steps: tuple[int, ...]
+    step: int
     precision: str
     training: dict[str, Any]
+    load: Callable[[], Networks]
     spec: Spec
     units: Units
+    home: Path = DEFAULT
 
-    def networks(self, step: int) -> Networks:
-        """Networks in float32 in which everything that acting does not read is zero."""
-        structure = network_shapes(self.agent, self.spec)
-        needed = read_by_act(self.agent, self.spec)
-        with safe_open(self.path, framework="np") as file:
-            stored = set(file.keys())
-            leaves = []
-            for name, leaf in flatten(structure).items():
-                key = f"{step}/{name}"
-                if key in stored:
-                    leaves.append(_fitted(file.get_tensor(key), leaf.shape, f"{self.path}: '{key}'"))
-                elif name in needed:
-                    raise CtaError(f"{self.path}: '{key}' is missing; was the file written by another version?")
-                else:
-                    leaves.append(np.broadcast_to(np.float32(0), leaf.shape))
-        return jax.tree.unflatten(jax.tree.structure(structure), leaves)
+    @property
+    def label(self) -> str:
+        return f"{self.key.name}, seed {self.seed}, step {self.step:,}"
+
+    def held_out(self, ask: str | None = None, pairs: str | Path | None = None) -> HeldOut | None:
+        """The pairs that it is asked for; None: the world's tasks.
+
+        By default those that were cut out of its data, if any were; `ask` says tasks or pairs, `pairs` which file.
+        """
+        cut = cut_of(self.training.get("data") or {})
+        asked = ask == PAIRS or pairs is not None or (ask is None and cut is not None)
+        return held_out_pairs(self.key.dataset, cut, pairs) if asked else None
 
 
-def _fitted(array: np.ndarray, shape: tuple[int, ...], where: str) -> np.ndarray:
-    if array.shape != shape or array.dtype not in DTYPES.values():
-        raise CtaError(f"{where} has shape {array.shape} of {array.dtype}, this agent's is {shape} of floats")
-    array = array.astype(np.float32)
-    if not np.isfinite(array).all():
-        raise CtaError(f"{where} has values that are not finite: the file is damaged")
-    return array
+def held_out_pairs(dataset: str, cut: dict[str, Any] | None, pairs: str | Path | None = None) -> HeldOut:
+    """The pairs of a file, or those that were cut out, or those that come with the dataset's world."""
+    layout = find_layout(dataset)
+    if pairs is not None or cut is None:
+        return held_out_of(layout, pairs)
+    kept = {key: cut[key] for key in RULES if key in cut}
+    found = parse_held_out(kept, layout=layout, where=f"the record of {dataset}")
+    first = cut.get("first_pair", 1)
+    if not 0 < first + len(found.pairs) <= MOST_PAIRS or first < 1:
+        raise CtaError(f"the record of {dataset}: first_pair cannot be {first}")
+    return HeldOut(layout, found.pairs, found.rule, first)
 
 
 def network_shapes(agent: Agent, spec: Spec) -> Networks:
     return jax.eval_shape(lambda key: agent.init(key, spec), jax.random.key(0))
 
 
+@cache
 def read_by_act(agent: Agent, spec: Spec) -> set[str]:
     """Names of the arrays that `agent.act` reads at any temperature, found by tracing it."""
     shapes = network_shapes(agent, spec)
@@ -96,71 +107,84 @@ def read_by_act(agent: Agent, spec: Spec) -> set[str]:
     return {names[index] for index in traced.module_kept_var_idx if index < len(names)}
 
 
-def pack(
-    networks: Mapping[int, Networks],
-    *,
-    dataset: str,
-    agent_name: str,
-    agent: Agent,
-    seed: int,
-    spec: Spec,
-    units: Units,
-    training: Mapping[str, Any],
-    needed: Set[str],
-    precision: Precision = "float32",
-) -> bytes:
-    """The file's content for `networks` by step: the arrays `needed`, in 16 bits rounded and half as large."""
-    dtype = DTYPES[precision]
+def pack(item: Candidate, precision: Precision = "float32") -> bytes:
+    """The content of a file: the arrays that acting reads, in 16 bits rounded and half as large."""
+    needed = read_by_act(item.agent, item.spec)
     tensors = {
-        f"{step}/{name}": np.ascontiguousarray(np.asarray(leaf).astype(dtype))
-        for step, tree in networks.items()
-        for name, leaf in flatten(tree).items()
+        f"{item.step}/{name}": np.ascontiguousarray(np.asarray(leaf).astype(DTYPES[precision]))
+        for name, leaf in flatten(item.load()).items()
         if name in needed
     }
     if not all(np.isfinite(tensor.astype(np.float32)).all() for tensor in tensors.values()):
-        raise CtaError(f"{agent_name} on {dataset}, seed {seed}: a weight is not a finite {precision}")
+        raise CtaError(f"{item.label}: a weight is not a finite {precision}")
     facts = {
         "format": FORMAT,
-        "dataset": dataset,
-        "agent": agent_name,
-        "settings": to_dict(agent.config),
-        "seed": seed,
-        "steps": sorted(networks),
-        "observation_shape": list(spec.observation_shape),
-        "action_dim": spec.action_dim,
-        "units": units.facts(),
+        "dataset": item.key.dataset,
+        "agent": item.key.agent,
+        "settings": to_dict(item.agent.config),
+        "seed": item.seed,
+        "steps": [item.step],
+        "observation_shape": list(item.spec.observation_shape),
+        "action_dim": item.spec.action_dim,
+        "units": item.units.facts(),
         "precision": precision,
-        "training": dict(training),
+        "training": item.training,
     }
     return save(tensors, metadata={"cta": json.dumps(facts)})
 
 
-def open_weights(path: str | Path) -> Weights:
-    """What a file holds; the arrays are read when asked for."""
-    path = Path(path)
+def open_weights(path: Path) -> list[Candidate]:
+    """What a file holds, step by step; the arrays are read when asked for."""
     facts = _facts(path)
-    if facts["format"] != FORMAT:
-        raise CtaError(f"{path}: written in the format {facts['format']}, this version reads {FORMAT}")
     entry = find_stored(facts["agent"], path)
     config = from_dict(type(entry.config), facts["settings"], f"{path}: settings")
     try:
         config.check()
     except CtaError as error:
         raise CtaError(f"{path}: settings: {error}") from None
-    shape, sizes = facts["observation_shape"], [*facts["observation_shape"], facts["action_dim"]]
-    if len(shape) not in (1, 3) or not all(0 < size < MOST_COLUMNS for size in sizes):
-        raise CtaError(f"{path}: observation_shape and action_dim {sizes!r:.60} are no shapes of data")
-    if not 0 <= facts["seed"] < 2**32 or not all(0 <= step <= LARGEST for step in facts["steps"]):
-        raise CtaError(f"{path}: seed and steps are numbers from 0 on")
-    if facts["precision"] not in DTYPES:
-        raise CtaError(f"{path}: precision is one of {', '.join(DTYPES)}, not {facts['precision']!r:.40}")
     training = {name: value for name, value in facts["training"].items() if name != "seeds"}
     check_data(training.get("data"), str(path))
-    steps, spec = tuple(sorted(set(facts["steps"]))), Spec.of(shape, facts["action_dim"])
+    data = training.get("data") or {}
+    key = cell_key(facts["dataset"], entry.name, config, data).check(str(path))
+    spec = Spec.of(facts["observation_shape"], facts["action_dim"])
     unit = facts["dataset"] in KNOWN
-    units = Units.of_facts(facts.get("units"), shape, spec.action_dim, unit=unit, where=str(path))
-    built, seed = entry.build(config), facts["seed"]
-    return Weights(path, facts["dataset"], entry.name, built, seed, steps, facts["precision"], training, spec, units)
+    units = Units.of_facts(facts.get("units"), spec.observation_shape, spec.action_dim, unit=unit, where=str(path))
+    folder = path.expanduser().absolute().parent
+    home = folder.parent if folder.name == "weights" else DEFAULT
+    # Earlier versions kept what belongs to held-out pairs in a folder `ooc` of the results.
+    if home.name == "ooc" and cut_of(data) is not None:
+        home = home.parent
+    agent, how = entry.build(config), (facts["precision"], training)
+    return [
+        Candidate(key, agent, facts["seed"], step, *how, partial(_networks, path, agent, spec, step), spec, units, home)
+        for step in sorted(set(facts["steps"]))
+    ]
+
+
+def _networks(path: Path, agent: Agent, spec: Spec, step: int) -> Networks:
+    """Networks in float32 in which everything that acting does not read is zero."""
+    structure, needed = network_shapes(agent, spec), read_by_act(agent, spec)
+    with safe_open(path, framework="np") as file:
+        stored = set(file.keys())
+        leaves = []
+        for name, leaf in flatten(structure).items():
+            key = f"{step}/{name}"
+            if key in stored:
+                leaves.append(_fitted(file.get_tensor(key), leaf.shape, f"{path}: '{key}'"))
+            elif name in needed:
+                raise CtaError(f"{path}: '{key}' is missing; was the file written by another version?")
+            else:
+                leaves.append(np.broadcast_to(np.float32(0), leaf.shape))
+    return jax.tree.unflatten(jax.tree.structure(structure), leaves)
+
+
+def _fitted(array: np.ndarray, shape: tuple[int, ...], where: str) -> np.ndarray:
+    if array.shape != shape or array.dtype not in DTYPES.values():
+        raise CtaError(f"{where} has shape {array.shape} of {array.dtype}, this agent's is {shape} of floats")
+    array = array.astype(np.float32)
+    if not np.isfinite(array).all():
+        raise CtaError(f"{where} has values that are not finite: the file is damaged")
+    return array
 
 
 def _facts(path: Path) -> dict[str, Any]:
@@ -176,4 +200,13 @@ def _facts(path: Path) -> dict[str, Any]:
     if isinstance(agent := facts.get("agent"), str):
         find_stored(agent, path)  # the first thing to know, if it is a stranger's code
     check_shape(facts, SHAPE, str(path))
+    if facts["format"] != FORMAT:
+        raise CtaError(f"{path}: written in the format {facts['format']}, this version reads {FORMAT}")
+    sizes = [*facts["observation_shape"], facts["action_dim"]]
+    if len(sizes) not in (2, 4) or not all(0 < size < MOST_COLUMNS for size in sizes):
+        raise CtaError(f"{path}: observation_shape and action_dim {sizes!r:.60} are no shapes of data")
+    if not 0 <= facts["seed"] < 2**32 or not all(0 <= step <= LARGEST for step in facts["steps"]):
+        raise CtaError(f"{path}: seed and steps are numbers from 0 on")
+    if facts["precision"] not in DTYPES:
+        raise CtaError(f"{path}: precision is one of {', '.join(DTYPES)}, not {facts['precision']!r:.40}")
     return facts

@@ -6,7 +6,7 @@ from typing import Any
 
 from cta.envs.names import DESK_DATASETS
 from cta.errors import CtaError
-from cta.experiment.candidates import held_out_pairs
+from cta.experiment.weights import held_out_pairs
 from cta.ooc.components import Layout
 from cta.ooc.evaluation import EpisodeLog, completes
 from cta.ooc.pairs import PRESS, HeldOut, Pair

@@ -93,8 +93,8 @@ class _Film(NamedTuple):
 
 def _held_out_jobs(opened: Any, episodes: int) -> list[_Job]:
     """The first trials of each held-out pair, as `cta ooc evaluate` plays them."""
-    from cta.experiment.candidates import held_out_pairs
     from cta.experiment.run_dir import cut_of
+    from cta.experiment.weights import held_out_pairs
     from cta.ooc.evaluation import MID_POINTS, judge, write_log
     from cta.ooc.trials import Trial, desk_task, make_trials
     from cta.report.ooc import events, pair_names

@@ -35,7 +35,6 @@ from cta.training.learner import TrainState
 
 T = TypeVar("T")
 Arrays = dict[str, np.ndarray]
-
 LAYOUT = 2
 """1: no manifest, no `bad`. 2: both."""
 MANIFEST = {"arrays!": {...: str}, "files!": {...: str}, "healthy!": [bool], "settings!": dict}
@@ -46,16 +45,11 @@ class Damaged(CtaError):
     """A checkpoint that cannot be read, or whose arrays are not those that were saved."""
 
 
-class Unverified(CtaError):
-    """A checkpoint without a manifest: nothing tells whether it is what was saved."""
-
-
 class Checkpoints:
     """The `checkpoints/` folder of a run. Saving happens in the background; a step appears when it is complete.
 
-    `keep(steps)` says which of the complete steps to keep; it is asked after every save (default: all of them). What is
-    loaded must fit the `config`, as far as one is given: other seeds or shapes are errors, other settings are told to
-    `notice`.
+    `keep(steps)` says which of the complete steps to keep, after every save (default: all). What is loaded must fit the
+    `config`, if one is given: other seeds or shapes are errors, other settings are told to `notice`.
     """
 
     def __init__(
@@ -77,7 +71,7 @@ class Checkpoints:
         self._unverified = unverified
         self._tell = notice or functools.partial(print, file=sys.stderr)
         self._told: set[str] = set()
-        self._owner = {}
+        self._owner: dict[str, Any] = {}
         if config is not None:
             settings = json.loads(json.dumps(to_dict(config.agent)))
             self._owner = {"seeds": list(config.seeds), "agent": config.agent_name, "settings": settings}
@@ -109,15 +103,17 @@ class Checkpoints:
             training = {name: array for name, array in arrays.items() if name not in networks}
             self.clear_remains()
             _write_arrays(fresh, networks=networks, training=training)
-            manifest = _manifest(step, arrays) | self._owner | {"files": _file_digests(fresh)}
+            facts = {"layout": LAYOUT, "cta": __version__, "step": step, "healthy": _healthy(arrays, networks)}
+            digests = {name: _digest(array) for name, array in arrays.items()}
+            manifest = facts | {"arrays": digests} | self._owner | {"files": _file_digests(fresh)}
             write_whole(fresh / "manifest.json", json.dumps(manifest, indent=1))
             os.rename(fresh, self.folder / str(step))
             _sync(self.folder)
         except Exception as error:
             with contextlib.suppress(OSError):
                 self.clear_remains()
-            reason = _reason(error)
-            raise CtaError(f"{self.folder}/{step}: this checkpoint could not be written ({reason})") from error
+            why = f"this checkpoint could not be written ({_reason(error)})"
+            raise CtaError(f"{self.folder}/{step}: {why}") from error
         self.prune()
 
     def prune(self) -> None:
@@ -149,20 +145,23 @@ class Checkpoints:
         if manifest is None:
             if not self._unverified:
                 old = "if an old version of cta wrote it, which had none, --unverified uses it as it is"
-                raise Unverified(f"{where}: manifest.json is missing, so the checkpoint may be damaged; {old}")
+                raise CtaError(f"{where}: manifest.json is missing, so the checkpoint may be damaged; {old}")
             self._notice(f"notice: checkpoints in {self.folder} have no manifest.json: they are used unverified")
             manifest = {"files": {}, "arrays": {}}
         self._compare(where, manifest)
-        # Before anything tries to make sense of them.
-        _check_files(where, manifest["files"], items)
         try:
-            arrays = _read_arrays(where, items)
+            # The files before anything tries to make sense of them.
+            files = _file_digests(where, items)
+            changed = [n for n, digest in manifest["files"].items() if _is_in(n, items) and files.get(n) != digest]
+            arrays = {} if changed else _read_arrays(where, items)
         except Exception as error:
             raise Damaged(f"{where}: this checkpoint cannot be read ({_reason(error)})") from error
         for name, digest in manifest["arrays"].items():
             wanted = "networks" if name.startswith("networks/") else "training"
-            if wanted in items and (name not in arrays or _digest(arrays[name]) != digest):
-                raise Damaged(f"{where}: this checkpoint is damaged ('{name}' is not what was saved)")
+            if not changed and wanted in items and (name not in arrays or _digest(arrays[name]) != digest):
+                changed = [f"'{name}'"]
+        if changed:
+            raise Damaged(f"{where}: this checkpoint is damaged ({changed[0]} is not what was saved)")
         if self._owner and any(array.shape[:1] != (len(self._owner["seeds"]),) for array in arrays.values()):
             raise CtaError(f"{where}: not the checkpoint of {len(self._owner['seeds'])} seeds, as config.json has them")
         return arrays
@@ -174,11 +173,13 @@ class Checkpoints:
 
     def _compare(self, where: Path, manifest: dict[str, Any]) -> None:
         """The settings that the weights belong to with those of the run."""
+        if not self._owner:
+            return
         for name in ("seeds", "agent"):
-            if self._owner and manifest.get(name, self._owner[name]) != self._owner[name]:
+            if manifest.get(name, self._owner[name]) != self._owner[name]:
                 change = f"{name} {manifest[name]} and config.json says {self._owner[name]}"
                 raise CtaError(f"{where} was saved with {change}: put it back as it was, or begin a new run")
-        new = self._owner.get("settings", {})
+        new = self._owner["settings"]
         old = manifest.get("settings") or new
         for name in [name for name in new if old.get(name) != new[name]]:
             change = f"the agent's {name} was {old.get(name)} when weights were saved and is {new[name]} now"
@@ -231,40 +232,30 @@ def healthy_seeds(checkpoint: Path) -> list[bool] | None:
     return None if manifest is None else [bool(good) for good in manifest["healthy"]]
 
 
-def _manifest(step: int, arrays: Arrays) -> dict[str, Any]:
+def _healthy(arrays: Arrays, networks: Arrays) -> list[bool]:
+    """Of each seed whether its numbers are good."""
     seeds = len(arrays["step"])
     healthy = ~arrays["bad"].reshape(seeds, -1).any(axis=1)
-    for name, array in arrays.items():
+    for array in networks.values():
         # A gradient that is not a number shows in the weights one step before it shows in a loss.
-        if name.startswith("networks/") and jnp.issubdtype(array.dtype, jnp.floating) and array.size:
+        if jnp.issubdtype(array.dtype, jnp.floating) and array.size:
             healthy &= np.isfinite(array.reshape(seeds, -1)).all(axis=1)
-    digests = {name: _digest(array) for name, array in arrays.items()}
-    return {"layout": LAYOUT, "cta": __version__, "step": step, "healthy": healthy.tolist(), "arrays": digests}
+    return np.asarray(healthy).tolist()
 
 
-def _file_digests(folder: Path) -> dict[str, str]:
+def _file_digests(folder: Path, items: Collection[str] = ("networks", "training")) -> dict[str, str]:
+    """Of the files of these items, and of those that belong to none."""
     found = {}
     for path in sorted(folder.rglob("*")):
-        if path.is_file():
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and _is_in(name, items):
             with path.open("rb") as file:
-                found[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+                found[name] = hashlib.file_digest(file, "sha256").hexdigest()
     return found
 
 
-def _check_files(checkpoint: Path, digests: dict[str, str], items: Collection[str]) -> None:
-    for name, digest in digests.items():
-        item, inside, _ = name.partition("/")
-        if inside and item not in items:
-            continue
-        if not (checkpoint / name).resolve().is_relative_to(checkpoint.resolve()):
-            raise Damaged(f"{checkpoint}: this checkpoint is damaged (its manifest names {name}, which is not in it)")
-        try:
-            with (checkpoint / name).open("rb") as file:
-                same = hashlib.file_digest(file, "sha256").hexdigest() == digest
-        except OSError as error:
-            raise Damaged(f"{checkpoint}: this checkpoint is damaged ({name}: {_reason(error)})") from error
-        if not same:
-            raise Damaged(f"{checkpoint}: this checkpoint is damaged ({name} is not what was saved)")
+def _is_in(file: str, items: Collection[str]) -> bool:
+    return "/" not in file or file.split("/")[0] in items
 
 
 def _digest(array: np.ndarray) -> str:
