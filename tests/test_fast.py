@@ -19,7 +19,7 @@ from cta.goals import RowTable
 from cta.training.fast import FastLearner, make_learner, product_precision
 from cta.training.learner import DeviceData, Learner, seed_keys
 from cta.training.seeds import SeedGroup
-from cta.training.source import CHUNK, ResidentSource
+from cta.training.source import CHUNK
 
 SPEC = Spec.of((21,), 5)
 BATCH = 32
@@ -277,7 +277,7 @@ def test_a_graph_of_kernels_computes_what_single_launches_do():
     learner = make_learner(small("cta"), SPEC, block=500, kernels="fused")
 
     def trained(graph):
-        group = SeedGroup(learner, range(4), ResidentSource(data, graph=graph))
+        group = SeedGroup(learner, range(4), data, graph=graph)
         group.run(CHUNK)
         return group.read_metrics(CHUNK), group.networks()
 

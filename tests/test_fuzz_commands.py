@@ -110,9 +110,9 @@ def good(tmp_path_factory):
         Image.new("RGB", (4, 4)).save(run / "analogies" / "frames" / f"0-{name}.png")
     (folder / "plan.toml").write_text(toml(PLAN))
     opened = Run(run)
-    (item,) = candidates(opened, "2")
+    (item,) = candidates(opened)
     training = item.training | {"data": {"fingerprint": "x", "provenance": {"command": "x", "seed": 0}}}
-    (folder / "w.safetensors").write_bytes(pack(replace(item, training=training)))
+    (folder / "w.safetensors").write_bytes(pack(replace(item, step=2, training=training)))
     export_policy(opened, folder / "policy")
     return folder
 

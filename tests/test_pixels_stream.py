@@ -16,9 +16,9 @@ from cta.goals import flat_rows
 from cta.nn import Linear
 from cta.nn.impala import Impala
 from cta.training.checkpoints import flatten
-from cta.training.learner import Learner, spec_of
+from cta.training.learner import DeviceData, Learner, spec_of, to_device
 from cta.training.seeds import SeedGroup
-from cta.training.source import AHEAD, ResidentSource, StreamedSource, device_budget, open_source
+from cta.training.source import AHEAD, StreamedSource, bind, device_budget, open_source
 
 bits = pytest.mark.skipif(jax.default_backend() != "cpu", reason="bit for bit on a CPU only")
 
@@ -86,7 +86,7 @@ def assert_same(one, two):
 @pytest.mark.parametrize("kind", ["vectors", "images"])
 def test_streamed_is_resident_bit_for_bit(kind):
     train, held_out = dataset(kind), dataset(kind, seed=1)
-    resident = group(train, ResidentSource.of(train), ResidentSource.of(held_out))
+    resident = group(train, to_device(train), to_device(held_out))
     streamed = group(train, slices_of(train, 3), slices_of(held_out, 3))
     before = resident.snapshot()
     for count in (8, 4):
@@ -102,7 +102,7 @@ def test_streamed_is_resident_bit_for_bit(kind):
 @bits
 def test_stacked_seeds_stream_too():
     train = dataset("vectors")
-    resident = group(train, ResidentSource.of(train), ResidentSource.of(train), stacked=True)
+    resident = group(train, to_device(train), to_device(train), stacked=True)
     streamed = group(train, slices_of(train, 3), slices_of(train, 3), stacked=True)
     resident.run(7)
     streamed.run(2)
@@ -156,7 +156,8 @@ def test_a_slice_has_at_least_one_step_and_at_most_a_block():
     train = dataset("images")
     learner = Learner(AGENT, spec_of(train), block=8)
     for slice_bytes, steps in ((1, 1), (1 << 40, 8)):
-        assert StreamedSource(train, slice_bytes=slice_bytes).bind(learner, seeds=2, stacked=False).steps == steps
+        source = StreamedSource(train, slice_bytes=slice_bytes)
+        assert bind(source, learner, seeds=2, stacked=False, graph=True).steps == steps
 
 
 def test_an_error_while_fetching_reaches_the_caller():
@@ -171,11 +172,11 @@ def test_an_error_while_fetching_reaches_the_caller():
 def test_open_source_goes_by_size():
     train = dataset("images")
     size = train.observations.nbytes
-    assert isinstance(open_source(train), ResidentSource)
-    assert isinstance(open_source(train, budget=size), ResidentSource)
+    assert isinstance(open_source(train), DeviceData)
+    assert isinstance(open_source(train, budget=size), DeviceData)
     assert isinstance(open_source(train, budget=size - 1), StreamedSource)
     assert isinstance(open_source(train, streamed=True), StreamedSource)
-    assert isinstance(open_source(train, streamed=False, budget=0), ResidentSource)
+    assert isinstance(open_source(train, streamed=False, budget=0), DeviceData)
     assert device_budget() > 1 << 28
 
 

@@ -148,9 +148,7 @@ def test_rounded_weights_are_smaller_close_and_named(made, tmp_path):
         sizes[precision] = file.stat().st_size
         (weights,), exact = open_weights(file), trained.networks(4)[1][1]
         pair = np.random.default_rng(0).normal(size=(2, 4, *trained.spec.observation_shape)).astype(np.float32)
-        actions = [
-            Policy(weights.agent, networks)(*pair, np.ones(4, bool)) for networks in (exact, weights.load())
-        ]
+        actions = [Policy(weights.agent, networks)(*pair, np.ones(4, bool)) for networks in (exact, weights.load())]
         error = np.abs(actions[0] - actions[1]).max()
         assert (error == 0) if precision == "float32" else (0 < error < 0.1)
         assert weights.precision == precision and weights.training["steps"] == 4

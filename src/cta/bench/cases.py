@@ -70,10 +70,10 @@ class Case(Data):
         config = agent_preset(entry.config, self.dataset or "")
         return entry.build(replace(config, batch_size=self.batch_size) if self.batch_size else config)
 
-    def group(self, dataset: TrajectoryDataset, source: Any = None) -> SeedGroup:
+    def group(self, dataset: TrajectoryDataset, source: Any = None, **options: Any) -> SeedGroup:
         """The seed group that training runs."""
         learner = make_learner(self.build(), spec_of(dataset), block=BLOCK, kernels=self.kernels)
-        return SeedGroup(learner, range(self.seeds), source or open_source(dataset))
+        return SeedGroup(learner, range(self.seeds), source or open_source(dataset), **options)
 
     def entry(self, what: str, **measured: Any) -> Entry:
         """An entry of this case: its facts, and what was measured (`seeds` may differ from the case's)."""

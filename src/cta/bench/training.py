@@ -12,9 +12,10 @@ import jax.monitoring
 from cta.bench.cases import Case, Entry
 from cta.bench.clock import repeat, timed
 from cta.data import TrajectoryDataset
+from cta.training.learner import to_device
 from cta.training.memory import peak_device_bytes, peak_host_bytes
 from cta.training.seeds import SeedGroup
-from cta.training.source import CHUNK, ResidentSource, open_source
+from cta.training.source import CHUNK, open_source
 
 PHASES = {
     "/jax/core/compile/jaxpr_trace_duration": "trace_s",
@@ -81,7 +82,7 @@ def _start(case: Case, dataset: TrajectoryDataset) -> tuple[Entry, SeedGroup]:
 
 def measure_profile(case: Case, dataset: TrajectoryDataset) -> list[Entry]:
     """An entry `profile` for each kind of kernel, and for the largest kernels: milliseconds per step."""
-    group = case.group(dataset, ResidentSource.of(dataset, graph=False))
+    group = case.group(dataset, to_device(dataset), graph=False)
     on_cpu = jax.default_backend() == "cpu"
     steps = STEPS if on_cpu else CHUNK
     group.run(steps)

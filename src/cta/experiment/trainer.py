@@ -47,9 +47,7 @@ class Trainer:
     """A run in progress. `train` continues from where the run directory, which this process has locked, stands."""
 
     def __init__(self, run: RunDir, config: RunConfig, console: RunConsole, *, unverified: bool = False):
-        self.run = run
-        self.config = config
-        self.console = console
+        self.run, self.config, self.console = run, config, console
         self.agent = find(config.agent_name).build(config.agent)
         self.health = Health(run, config.seeds)
         self.book = ScoreBook(run, config, self.health)
@@ -59,12 +57,9 @@ class Trainer:
         self.failed_evaluations: dict[int, str] = {}
         self._stop = Stop()
         self._unverified = unverified
-        self._log_size = 0
         self._resume = f"{run.resume_command} continues"
-        self.step = 0
-        self._rate = 0.0
-        self._compiled = False
-        self._estimated = False
+        self.step = self._log_size = 0
+        self._rate, self._compiled, self._estimated = 0.0, False, False
 
     def train(self) -> None:
         """Until the last step is trained and scored, somebody asks to stop (Interrupted), or something breaks."""
@@ -87,7 +82,11 @@ class Trainer:
                 console.waiting("compiling")
             group = self._seed_group(train, validation)
             unscored = self._restore(group, checkpoints)
-            self.logs = self._open_logs(stack, group.step)
+            self.logs = [TensorBoardLog(self.run.tensorboard, step=group.step)]
+            if config.wandb:
+                self.logs.append(WandbLog(self.run.path, self.run.provenance(), config.seeds, config.group))
+            for log in self.logs:
+                stack.callback(log.close)
             evaluation = open_evaluation(self, stack) if self.evaluates else None
             if evaluation is not None:
                 for step, networks in unscored.items():
@@ -99,39 +98,34 @@ class Trainer:
             checkpoints.wait()
             if evaluation is not None:
                 if count := evaluation.pending:
-                    console.say(f"training is done; waiting for {count} evaluation{'s' if count > 1 else ''}")
+                    console.say(f"training is done; waiting for {count} evaluation{'s' * (count > 1)}")
                 if not evaluation.finish(give_up=self._stop.asked) or (self._stop and self.book.unscored(group.step)):
-                    raise self._interrupted(group.step, "before it was scored")
+                    raise self._interrupted(group.step, " before it was scored")
             checkpoints.prune()  # some were kept only to be scored
         console.say(describe_peaks())
-        self._conclude()
+        if failed := self.failed_evaluations:
+            steps, again = ", ".join(f"{step:,}" for step in sorted(failed)), f"{self.run.resume_command} tries again"
+            why = f"trained, but not scored at step {steps} ({failed[max(failed)]})"
+            raise RunStopped(f"{self.run.path}: {why}; {again}")
+        self.run.record({"finished": time.strftime("%Y-%m-%dT%H:%M:%S%z")})
 
     @property
     def evaluates(self) -> bool:
         """Whether there is a world to roll out in."""
         return self.config.eval_interval > 0 and self.config.dataset_name in KNOWN
 
-    def _conclude(self) -> None:
-        if self.failed_evaluations:
-            reason = self.failed_evaluations[max(self.failed_evaluations)]
-            steps = ", ".join(f"{step:,}" for step in sorted(self.failed_evaluations))
-            again = f"{self.run.resume_command} tries again"
-            raise RunStopped(f"{self.run.path}: trained, but not scored at step {steps} ({reason}); {again}")
-        self.run.record({"finished": time.strftime("%Y-%m-%dT%H:%M:%S%z")})
-
     def _interrupted(self, step: int, when: str = "") -> Interrupted:
-        text = f"stopped at step {step:,}{' ' if when else ''}{when}"
+        text = f"stopped at step {step:,}{when}"
         self.run.note("interrupted", text, step=step)
         return Interrupted(f"{text}; {self._resume}")
 
     def _seed_group(self, train: TrajectoryDataset, validation: TrajectoryDataset | None) -> SeedGroup:
         spec = spec_of(train)
         learner = make_learner(self.agent, spec, block=BLOCK, kernels=self.config.kernels)
-        fused = isinstance(learner, FastLearner)
-        why = None if fused or self.config.kernels == "plain" else unfused(self.agent, spec)
+        kernels = "fused" if isinstance(learner, FastLearner) else "plain"
+        why = None if kernels == "fused" or self.config.kernels == "plain" else unfused(self.agent, spec)
         if why and jax.default_backend() == "gpu":
             self.console.loud(f"training runs without fused kernels, several times slower on a large GPU: {why}")
-        kernels = "fused" if fused else "plain"
         self.run.record({"kernels": kernels, "without_fused": why, "products": product_precision(learner)})
         held_out = None if validation is None else open_source(validation)
         return SeedGroup(learner, self.config.seeds, open_source(train), held_out)
@@ -163,12 +157,11 @@ class Trainer:
         for step in self.book.unscored(group.step):
             try:
                 stacked = checkpoints.load_networks(step, group.structure.networks)
+                unscored[step] = split_seeds(stacked, len(self.config.seeds))
             except CtaError as error:
                 text = f"the evaluation at step {step:,} is lost: {error}"
                 self.console.loud(text)
                 self.run.note("evaluation-lost", text, step=step)
-                continue
-            unscored[step] = split_seeds(stacked, len(self.config.seeds))
         return unscored
 
     def _newest(self, group: SeedGroup, checkpoints: Checkpoints) -> TrainState | None:
@@ -191,21 +184,14 @@ class Trainer:
     def _to_keep(self, steps: list[int]) -> set[int]:
         """Asked by the thread that writes checkpoints, after each of them."""
         newest = max(steps, default=0)
-        due = self.book.due(newest) if self.evaluates else []
-        unscored = self.book.unscored(newest) if self.evaluates else []
-        healthy = {step: healthy_seeds(self.run.checkpoints / str(step)) for step in steps}
-        planned = [step for step in steps if self.config.planned(step)]
-        options = {"planned": planned, "evaluated": due, "unscored": unscored, "healthy": healthy}
-        return steps_to_keep(steps, last=self.config.keep, **options)
-
-    def _open_logs(self, stack: contextlib.ExitStack, step: int) -> list[MetricLog]:
-        logs: list[MetricLog] = [TensorBoardLog(self.run.tensorboard, step=step)]
-        if self.config.wandb:
-            facts = self.run.provenance()
-            logs.append(WandbLog(self.run.path, facts, self.config.seeds, self.config.group))
-        for log in logs:
-            stack.callback(log.close)
-        return logs
+        return steps_to_keep(
+            steps,
+            last=self.config.keep,
+            planned=[step for step in steps if self.config.planned(step)],
+            evaluated=self.book.due(newest) if self.evaluates else [],
+            unscored=self.book.unscored(newest) if self.evaluates else [],
+            healthy={step: healthy_seeds(self.run.checkpoints / str(step)) for step in steps},
+        )
 
     def _due(self, step: int, interval: int) -> bool:
         return step == self.config.steps or (interval > 0 and step % interval == 0)
@@ -218,11 +204,10 @@ class Trainer:
             ahead = min(min(i - group.step % i for i in intervals), config.steps - group.step)
             count = self._advance(group, min(count, ahead, BLOCK if group.grain == 1 else GRAINS * group.grain))
             step = group.step
-            logged = self._due(step, config.log_interval)
-            scored = evaluation is not None and self._due(step, config.eval_interval)
-            measured = self.offline is not None and self._due(step, config.eval_interval)
+            logged, scored = self._due(step, config.log_interval), self._due(step, config.eval_interval)
             stop = bool(self._stop)
-            saved = scored or measured or stop or self._due(step, config.checkpoint_interval)
+            scorable = evaluation is not None or self.offline is not None
+            saved = (scored and scorable) or stop or self._due(step, config.checkpoint_interval)
             if logged or saved:
                 self._check_numbers(group)
                 checkpoints.check()
@@ -235,7 +220,7 @@ class Trainer:
             if logged:
                 self._log(group, step - since)
                 since = step
-            if measured and self.offline is not None:
+            if scored and self.offline is not None:
                 self._measure(group, self.offline)
             if saved:
                 snapshot = snapshot or group.snapshot()
@@ -279,19 +264,14 @@ class Trainer:
         for seed in self.health.update(group.bad()):
             group.stop(self.config.seeds.index(seed))
             text = describe(seed, self.health.stopped[seed])
-            left = len(self.health.live)
-            self.console.loud(f"{text}; {left} of {len(self.config.seeds)} seeds continue")
+            self.console.loud(f"{text}; {len(self.health.live)} of {len(self.config.seeds)} seeds continue")
             self.run.note("seed-stopped", text, step=group.step, seed=seed)
 
     def _log(self, group: SeedGroup, count: int) -> None:
-        clocks = {
-            "steps_per_s": round(self._rate, 2),
-            "time_cpu_s": round(time.process_time(), 1),
-            "memory_host_peak_mb": peak_host_bytes() // 2**20,
-            "memory_device_peak_mb": (peak_device_bytes() or 0) // 2**20,
-        }
-        rows = []
-        seen = zip(self.config.seeds, group.read_metrics(count), group.validate(), strict=True)
+        clocks = {"steps_per_s": round(self._rate, 2), "time_cpu_s": round(time.process_time(), 1)}
+        clocks["memory_host_peak_mb"] = peak_host_bytes() // 2**20
+        clocks["memory_device_peak_mb"] = (peak_device_bytes() or 0) // 2**20
+        seen, rows = zip(self.config.seeds, group.read_metrics(count), group.validate(), strict=True), []
         for seed, training, validation in seen:
             if seed in self.health.stopped:
                 continue

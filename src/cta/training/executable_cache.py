@@ -37,8 +37,7 @@ class KeptProgram:
     """
 
     def __init__(self, function: Any, recipe: str):
-        self._function = function
-        self._recipe = recipe
+        self._function, self._recipe = function, recipe
         self._program: Callable[..., Any] | None = None
 
     def __call__(self, *arguments: Any) -> Any:
@@ -51,7 +50,9 @@ class KeptProgram:
 
     def _found(self, arguments: tuple) -> Callable[..., Any]:
         folder = programs_folder()
-        if folder is None or plugins.loaded or not _comes_out_whole() or not _is_ours(folder):
+        # XLA writes a program for a CPU only once: one that was itself read from JAX's cache comes out incomplete.
+        partly = jax.default_backend() == "cpu" and jax.config.values["jax_enable_compilation_cache"]
+        if folder is None or plugins.loaded or partly or not _is_ours(folder):
             return self._function
         path = folder / fingerprint(self._recipe, arguments)
         with suppress(Exception):  # absent, cut short, of another driver: whatever it is, compiling helps
@@ -60,11 +61,6 @@ class KeptProgram:
         with suppress(Exception):  # a full disk, or a device whose programs cannot be written: only the speed is lost
             _write(path, program)
         return program
-
-
-def _comes_out_whole() -> bool:
-    """XLA writes a program for a CPU only once: one that was itself read from JAX's cache comes out incomplete."""
-    return jax.default_backend() != "cpu" or not jax.config.values["jax_enable_compilation_cache"]
 
 
 def _is_ours(folder: Path) -> bool:
@@ -81,14 +77,13 @@ def fingerprint(recipe: str, arguments: Any) -> str:
     """A name for a program, from everything that it is made of."""
     leaves, tree = jax.tree.flatten(arguments)
     device = jax.local_devices()[0]
-    settings = {name: value for name, value in os.environ.items() if name.startswith(SETTINGS)}
     parts = [
         recipe,
         str(tree),
         [(leaf.shape, str(leaf.dtype)) for leaf in leaves],
         versions(),
         (device.platform, device.device_kind, device.client.platform_version),
-        sorted(settings.items()),
+        sorted((name, value) for name, value in os.environ.items() if name.startswith(SETTINGS)),
         sorted((name, str(value)) for name, value in jax.config.values.items() if "cache" not in name),
     ]
     digest = hashlib.sha256(repr(parts).encode())
@@ -107,7 +102,6 @@ def _read(path: Path, arguments: tuple) -> Callable[..., Any]:
 
 
 def _write(path: Path, program: Any) -> None:
-    content = serialize_executable.serialize(program)[0]
-    write_whole(path, content)
+    write_whole(path, serialize_executable.serialize(program)[0])
     for old in sorted(path.parent.iterdir(), key=lambda file: file.stat().st_mtime)[:-MOST]:
         old.unlink(missing_ok=True)

@@ -57,8 +57,11 @@ def loss_names(metrics: Metrics) -> list[str]:
 
 def to_device(dataset: TrajectoryDataset) -> DeviceData:
     """Copy a dataset to the default device."""
-    table = RowTable(jnp.asarray(dataset.valid_rows), jnp.asarray(dataset.goal_limits))
-    return DeviceData(jnp.asarray(dataset.observations), jnp.asarray(dataset.actions), table)
+    return DeviceData(jnp.asarray(dataset.observations), jnp.asarray(dataset.actions), row_table(dataset))
+
+
+def row_table(dataset: TrajectoryDataset) -> RowTable:
+    return RowTable(jnp.asarray(dataset.valid_rows), jnp.asarray(dataset.goal_limits))
 
 
 def spec_of(dataset: TrajectoryDataset) -> Spec:

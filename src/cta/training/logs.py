@@ -1,4 +1,4 @@
-"""Where numbers go: CSV files that scripts read, TensorBoard, and W&B when asked for."""
+"""Where curves go: TensorBoard, and W&B when asked for."""
 
 import contextlib
 import os
@@ -15,35 +15,27 @@ class TensorBoardLog:
     """Event files, one folder a seed. After a resume TensorBoard drops what was logged beyond `step` before."""
 
     def __init__(self, folder: Path, *, step: int = 0):
-        from tensorboardX.proto import event_pb2
-
-        self._proto: Any = event_pb2
-        self._folder = folder
-        self._step = step
+        self._folder, self._step = folder, step
         self._writers: dict[int, Any] = {}
         self._writing = threading.Lock()
         """Training and evaluation log from threads of their own."""
 
     def scalars(self, seed: int, step: int, values: Mapping[str, float]) -> None:
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
         from tensorboardX.summary import scalar
 
         with self._writing:
-            writer = self._writer(seed)
+            if seed not in self._writers:
+                # The writer below SummaryWriter: without its thread, in which a full disk would go unheard.
+                folder = self._folder / f"seed_{seed}"
+                folder.mkdir(parents=True, exist_ok=True)
+                self._writers[seed] = EventsWriter(str(folder / "events"), f".{os.getpid()}.{self._step}")
+                start = SessionLog(status=SessionLog.START)
+                self._writers[seed].write_event(Event(wall_time=time.time(), step=self._step + 1, session_log=start))
             for name, value in values.items():
-                writer.write_event(self._proto.Event(wall_time=time.time(), step=step, summary=scalar(name, value)))
-            writer.flush()
-
-    def _writer(self, seed: int) -> Any:
-        if seed not in self._writers:
-            # The writer below SummaryWriter: without its thread, in which a full disk would go unheard.
-            from tensorboardX.event_file_writer import EventsWriter
-
-            folder = self._folder / f"seed_{seed}"
-            folder.mkdir(parents=True, exist_ok=True)
-            writer = self._writers[seed] = EventsWriter(str(folder / "events"), f".{os.getpid()}.{self._step}")
-            start = self._proto.SessionLog(status=self._proto.SessionLog.START)
-            writer.write_event(self._proto.Event(wall_time=time.time(), step=self._step + 1, session_log=start))
-        return self._writers[seed]
+                self._writers[seed].write_event(Event(wall_time=time.time(), step=step, summary=scalar(name, value)))
+            self._writers[seed].flush()
 
     def close(self) -> None:
         for writer in self._writers.values():

@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 from cta.agents import Networks
-from cta.training.learner import DeviceData, Keys, Learner, TrainState, loss_names, seed_keys
-from cta.training.source import ResidentSource, Source
+from cta.training.learner import Keys, Learner, TrainState, loss_names, seed_keys
+from cta.training.source import Source, bind
 
 
 def all_finite(networks: Networks) -> Bool[Array, ""]:
@@ -31,29 +31,27 @@ class SeedGroup:
 
     On an accelerator the seeds are an array axis (`vmap`). On a CPU, where batched products are slow, the single-seed
     program runs once per seed, as many at a time as there are cores; seed 3 of 8 then equals seed 3 alone bit for bit.
+    `graph` as in `loop_options`.
     """
 
     def __init__(
         self,
         learner: Learner,
         seeds: Sequence[int],
-        data: Source | DeviceData,
-        validation: Source | DeviceData | None = None,
+        data: Source,
+        validation: Source | None = None,
         *,
         stacked: bool | None = None,
+        graph: bool = True,
     ):
         self.seeds = tuple(seeds)
         self.step = 0
         self._stopped: set[int] = set()
         self._stacked = jax.default_backend() != "cpu" if stacked is None else stacked
         self._pool = ThreadPoolExecutor(1 if self._stacked else min(len(seeds), os.cpu_count() or 1))
-
-        def bind(data: Source | DeviceData) -> Any:
-            source = ResidentSource(data) if isinstance(data, DeviceData) else data
-            return source.bind(learner, seeds=len(seeds), stacked=self._stacked)
-
-        self._training = bind(data)
-        self._validation = None if validation is None else bind(validation)
+        how: Any = {"seeds": len(seeds), "stacked": self._stacked, "graph": graph}
+        self._training: Any = bind(data, learner, **how)
+        self._validation = None if validation is None else bind(validation, learner, **how)
         self._init = jax.vmap(learner.init) if self._stacked else learner.init
         self._finite = jax.jit(jax.vmap(all_finite) if self._stacked else all_finite)
         keys = [seed_keys(seed) for seed in self.seeds]

@@ -19,7 +19,7 @@ from cta.compilation import loop_options
 from cta.data import TrajectoryDataset
 from cta.goals import RowTable
 from cta.training.executable_cache import KeptProgram
-from cta.training.learner import DeviceData, Keys, Learner, Slice, TrainState, seed_keys, to_device
+from cta.training.learner import DeviceData, Keys, Learner, Slice, TrainState, row_table, seed_keys, to_device
 
 SLICE_BYTES = 1 << 28
 """Observations fetched at a time, for all seeds together; up to three such slices exist at once."""
@@ -29,40 +29,16 @@ CHUNK = 250
 """Steps of the program of fixed length that does most of the work on an accelerator."""
 
 
-class ResidentSource:
-    """A dataset that lies on the device, where a block of steps is one program.
-
-    `graph` as in `loop_options`.
-    """
-
-    def __init__(self, data: DeviceData, *, graph: bool = True):
-        self.data = data
-        self.graph = graph
-
-    @classmethod
-    def of(cls, dataset: TrajectoryDataset, *, graph: bool = True) -> "ResidentSource":
-        """Copy a dataset to the default device."""
-        return cls(to_device(dataset), graph=graph)
-
-    def bind(self, learner: Learner, *, seeds: int, stacked: bool) -> "_Resident":
-        """Compile for `seeds` seeds: `stacked` in one state along a leading axis, or in as many lanes."""
-        return _Resident(learner, self.data, stacked, loop_options(graph=self.graph))
-
-
 class StreamedSource:
     """A dataset whose observations stay on the host, in memory or in a mapped file; the rest lies on the device."""
 
     def __init__(self, dataset: TrajectoryDataset, *, slice_bytes: int = SLICE_BYTES):
-        self.observations = dataset.observations
+        self.observations, self.slice_bytes = dataset.observations, slice_bytes
         self.actions: Float[Array, "rows act"] = jnp.asarray(dataset.actions)
-        self.table = RowTable(jnp.asarray(dataset.valid_rows), jnp.asarray(dataset.goal_limits))
-        self.slice_bytes = slice_bytes
-
-    def bind(self, learner: Learner, *, seeds: int, stacked: bool) -> "_Streamed":
-        return _Streamed(learner, self, seeds, stacked)
+        self.table = row_table(dataset)
 
 
-Source = ResidentSource | StreamedSource
+Source = DeviceData | StreamedSource
 
 
 def open_source(dataset: TrajectoryDataset, *, streamed: bool | None = None, budget: int | None = None) -> Source:
@@ -72,7 +48,7 @@ def open_source(dataset: TrajectoryDataset, *, streamed: bool | None = None, bud
     """
     if streamed is None:
         streamed = dataset.observations.nbytes > (device_budget() if budget is None else budget)
-    return StreamedSource(dataset) if streamed else ResidentSource.of(dataset)
+    return StreamedSource(dataset) if streamed else to_device(dataset)
 
 
 def device_budget() -> int:
@@ -83,25 +59,31 @@ def device_budget() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 
 
+def bind(source: Source, learner: Learner, *, seeds: int, stacked: bool, graph: bool) -> "_Resident | _Streamed":
+    """Compile for `seeds` seeds: `stacked` in one state along a leading axis, or in as many lanes."""
+    if isinstance(source, StreamedSource):
+        return _Streamed(learner, source, seeds, stacked)
+    return _Resident(learner, source, stacked, loop_options(graph=graph))
+
+
+def _over_seeds(function: Callable, stacked: bool, *axes: int | None) -> Callable:
+    return jax.vmap(function, in_axes=axes) if stacked else function
+
+
 class _Resident:
     """A source bound to a learner. Steps are best taken in multiples of `grain`."""
 
     def __init__(self, learner: Learner, data: DeviceData, stacked: bool, options: dict[str, str] | None):
-        run, validate = learner.run, learner.validate
-
         def run_chunk(state: TrainState, keys: Keys, data: DeviceData) -> TrainState:
             return learner.run(state, keys, data, CHUNK)
 
-        if stacked:
-            run = jax.vmap(run, in_axes=(0, 0, None, None))
-            run_chunk = jax.vmap(run_chunk, in_axes=(0, 0, None))
-            validate = jax.vmap(validate, in_axes=(0, 0, None))
         self._data = data
         self.grain = CHUNK if stacked and learner.block >= CHUNK else 1
-        self._run = jax.jit(run, donate_argnums=0)
+        self._run = jax.jit(_over_seeds(learner.run, stacked, 0, 0, None, None), donate_argnums=0)
+        chunk = _over_seeds(run_chunk, stacked, 0, 0, None)
         recipe = f"{type(learner)} {learner.agent!r} {learner.spec} {CHUNK} {stacked} {options}"
-        self._run_chunk = KeptProgram(jax.jit(run_chunk, donate_argnums=0, compiler_options=options), recipe)
-        self._validate = jax.jit(validate)
+        self._run_chunk = KeptProgram(jax.jit(chunk, donate_argnums=0, compiler_options=options), recipe)
+        self._validate = jax.jit(_over_seeds(learner.validate, stacked, 0, 0, None))
 
     def run(self, lane: int, state: TrainState, keys: Keys, step: int, count: int) -> TrainState:
         """Advance a state that stands at `step` by `count` steps and wait for it. One lane for each state."""
@@ -130,20 +112,14 @@ class _Streamed:
         batch = jax.eval_shape(learner.draw_validation, seed_keys(0), 0, source.table)
         step_bytes = sum(rows.size for rows in batch.values()) * source.observations[:1].nbytes * seeds
         self.steps = max(1, min(learner.block, source.slice_bytes // step_bytes))
-        run, validate = learner.run_slice, learner.validate_slice
 
         def draw_slice(keys: Keys, step: Array, table: RowTable) -> dict[str, Array]:
             return learner.draw(keys, step, table, self.steps)
 
-        draw_one: Callable = learner.draw_validation
-        if stacked:
-            run = jax.vmap(run, in_axes=(0, 0, None, 0, None, None))
-            validate = jax.vmap(validate, in_axes=(0, 0, None, 0))
-            draw_slice, draw_one = (jax.vmap(f, in_axes=(0, None, None)) for f in (draw_slice, draw_one))
-        self._run = jax.jit(run, donate_argnums=0)
-        self._validate = jax.jit(validate)
-        self._draw_slice = jax.jit(draw_slice)
-        self._draw_one = jax.jit(draw_one)
+        self._run = jax.jit(_over_seeds(learner.run_slice, stacked, 0, 0, None, 0, None, None), donate_argnums=0)
+        self._validate = jax.jit(_over_seeds(learner.validate_slice, stacked, 0, 0, None, 0))
+        self._draw_slice = jax.jit(_over_seeds(draw_slice, stacked, 0, None, None))
+        self._draw_one = jax.jit(_over_seeds(learner.draw_validation, stacked, 0, None, None))
         # One thread a lane: fetching is memory (or disk) bound, and lanes train at the same time.
         self._threads = ThreadPoolExecutor(1 if stacked else seeds, thread_name_prefix="fetch")
         self._lanes: dict[int, _Lane] = {}
@@ -174,9 +150,7 @@ class _Streamed:
     def fetch(self, rows: dict[str, Array]) -> Slice:
         """The observations at these rows, on the device."""
         # `take` copies whole rows, several times faster than indexing does.
-        found = {
-            name: np.take(self._source.observations, index, axis=0) for name, index in jax.device_get(rows).items()
-        }
+        found = {name: np.take(self._source.observations, at, axis=0) for name, at in jax.device_get(rows).items()}
         return jax.block_until_ready(Slice(rows, jax.device_put(found)))
 
 
