@@ -168,7 +168,7 @@ def test_weights_keep_the_bounds(trained, tmp_path):
 
     with safe_open(path, framework="np") as file:
         facts = json.loads(file.metadata()["cta"])
-    for change, complaint in [("x", "not an object"), ({"action_low": ["a"]}, "list of numbers"), (None, "")]:
+    for change, complaint in [("x", "not an object"), ({"action_low": ["a"]}, "is not a number"), (None, "")]:
         save_file(load_file(path), path, metadata={"cta": json.dumps({**facts, "units": change})})
         if complaint:
             with pytest.raises(CtaError, match=complaint):

@@ -1,12 +1,13 @@
 """The units of an environment, beside those of the networks, which act in [-1,1] and may see them normalised."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cta.errors import CtaError
+from cta.io.json_files import check_shape
 
 ROUNDING = 1e-5
 """What an action may lie outside its bounds, as a part of half their distance."""
@@ -97,8 +98,9 @@ class Units:
     def act(self, actions: Any) -> Any:
         """The networks' actions, in [-1,1], as the environment's; [-1,1] itself stays as it is, bit for bit."""
         bounds = self.bounds
-        plain = bounds is None or (np.all(bounds.low == -1) and np.all(bounds.high == 1))
-        return actions if bounds is None or plain else bounds.from_unit(actions)
+        if bounds is None or (np.all(bounds.low == -1) and np.all(bounds.high == 1)):
+            return actions
+        return bounds.from_unit(actions)
 
     def facts(self) -> dict[str, Any]:
         """As JSON."""
@@ -111,13 +113,13 @@ class Units:
 
         With `unit` the environment is one of those whose actions lie in [-1,1], whatever the file says.
         """
-        if unit:
-            facts = {**(facts or {}), "action_low": [-1.0] * size, "action_high": [1.0] * size}
-        if facts is None:
+        if facts is None and not unit:
             return UNKNOWN
-        if not isinstance(facts, Mapping):
-            raise CtaError(f"{where}: units are {facts!r:.40}, not an object")
-        low, high, mean, scale = (_numbers(facts.get(key), f"{where}: units.{key}") for key in FACTS)
+        facts = {} if facts is None else facts
+        check_shape(facts, dict.fromkeys(FACTS, ([float], None)), f"{where}: units")
+        low, high, mean, scale = (facts.get(key) for key in FACTS)
+        if unit:
+            low, high = -1.0, 1.0
         return cls(make_bounds(low, high, size, label=where), _normalisation(mean, scale, observation_shape, where))
 
 
@@ -133,9 +135,3 @@ def _normalisation(mean: Any, scale: Any, shape: Sequence[int], where: str) -> N
 
 UNKNOWN = Units()
 """Actions in [-1,1], of an environment that nobody described."""
-
-
-def _numbers(values: Any, where: str) -> Sequence[float] | None:
-    if values is None or (isinstance(values, list) and all(type(value) in (int, float) for value in values)):
-        return values
-    raise CtaError(f"{where}: {values!r:.40} is not a list of numbers")

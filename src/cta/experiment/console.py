@@ -28,15 +28,9 @@ class RunConsole:
         terminal = False if notebook else None  # a kernel sets FORCE_COLOR
         self.console = Console(file=stream, quiet=quiet, highlight=False, force_jupyter=False, force_terminal=terminal)
         self._live = self.console.is_terminal and not quiet
-        self._cell = _CellBar() if notebook and not quiet else None
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[note]}"),
-        )
+        self._in_cell, self._cell, self._shown = notebook and not quiet, None, 0.0
+        what, rate, note = (TextColumn(f"{{task.{name}}}") for name in ("description", "fields[rate]", "fields[note]"))
+        columns = what, BarColumn(bar_width=24), MofNCompleteColumn(), rate, TimeElapsedColumn(), note
         self._progress = Progress(*columns, console=self.console, disable=not self._live)
         self._train = self._progress.add_task("train", total=None, visible=False, rate="", note="")
         self._score = self._progress.add_task("evaluate", total=None, visible=False, rate="", note="")
@@ -86,20 +80,26 @@ class RunConsole:
     def steps(self, done: int, total: int, rate: float) -> None:
         """The training bar."""
         self._do("training", f": step {done:,} of {total:,}")
-        left = f"{_clock((total - done) / rate)} left" if rate else ""
-        self._progress.update(
-            self._train,
-            completed=done,
-            total=total,
-            visible=True,
-            rate=f"{rate:,.0f} steps/s" if rate else "",
-            note=left,
-        )
+        fast, left = (f"{rate:,.0f} steps/s", f"{_clock((total - done) / rate)} left") if rate else ("", "")
+        self._progress.update(self._train, completed=done, total=total, visible=True, rate=fast, note=left)
         self._show_in_cell()
 
     def _show_in_cell(self, *, at_once: bool = False) -> None:
-        if self._cell is not None:
-            self._cell.show(self._progress, at_once=at_once)
+        """The bars as text below a notebook's cell, written again in place twice a second; needs no widgets."""
+        now = time.monotonic()
+        if not self._in_cell or (now - self._shown < 0.5 and not at_once):
+            return
+        self._shown = now
+        page = Console(file=io.StringIO(), width=100, force_jupyter=False, force_terminal=False)
+        with page.capture() as text:
+            page.print(self._progress.get_renderable())
+        bundle = {"text/plain": text.get().rstrip()}
+        if self._cell is None:
+            from IPython.display import display  # pyright: ignore[reportMissingImports]
+
+            self._cell = display(bundle, raw=True, display_id=True)
+        else:
+            self._cell.update(bundle, raw=True)
 
     def estimate(self, left: float, rate: float, advice: str) -> None:
         """How long the run will take, once that is known."""
@@ -108,21 +108,15 @@ class RunConsole:
     def metrics(self, step: int, total: int, rows: Sequence[Mapping[str, Any]], rate: float) -> None:
         """A row of train.csv, in short: every loss, averaged over seeds."""
         losses = [name for name in rows[0] if name.startswith("training/") and name.endswith("_loss")]
-        means = {name: sum(float(row[name]) for row in rows) / len(rows) for name in losses}
-        text = "  ".join(f"{_short(name)} {value:.4g}" for name, value in means.items())
+        text = "  ".join(f"{_short(name)} {fmean(float(row[name]) for row in rows):.4g}" for name in losses)
         left = _clock((total - step) / rate) if rate else "?"
         self.say(f"step {step:>9,}  {rate:,.0f} steps/s  left {left}  {text}")
 
     def episodes(self, step: int, seed: int, done: int, total: int) -> None:
         """The evaluation bar."""
         self._do("evaluating", f" step {step:,}, seed {seed}: {done:,} of {total:,} episodes")
-        self._progress.update(
-            self._score,
-            completed=done,
-            total=total,
-            visible=done < total,
-            note=f"step {step:,}, seed {seed}",
-        )
+        note = f"step {step:,}, seed {seed}"
+        self._progress.update(self._score, completed=done, total=total, visible=done < total, note=note)
         self._show_in_cell()
 
     def scores(self, step: int, rows: Sequence[Score]) -> None:
@@ -135,33 +129,9 @@ class RunConsole:
     def orders(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """How well values order held-out trajectories, averaged over seeds."""
         names = [name for name in (rows[0] if rows else []) if name.endswith("_order")]
-        means = [f"{_short(name)} {sum(row[name] for row in rows) / len(rows):.3f}" for name in names]
+        means = [f"{_short(name)} {fmean(row[name] for row in rows):.3f}" for name in names]
         if means:
             self.say(f"step {step:>9,}  order of held-out trajectories: {'  '.join(means)}")
-
-
-class _CellBar:
-    """The bars as text below a notebook's cell, written again in place twice a second; needs no widgets."""
-
-    def __init__(self) -> None:
-        self._handle: Any = None
-        self._shown = 0.0
-
-    def show(self, progress: Progress, *, at_once: bool = False) -> None:
-        now = time.monotonic()
-        if now - self._shown < 0.5 and not at_once:
-            return
-        self._shown = now
-        page = Console(file=io.StringIO(), width=100, force_jupyter=False, force_terminal=False)
-        with page.capture() as text:
-            page.print(progress.get_renderable())
-        bundle = {"text/plain": text.get().rstrip()}
-        if self._handle is None:
-            from IPython.display import display  # pyright: ignore[reportMissingImports]
-
-            self._handle = display(bundle, raw=True, display_id=True)
-        else:
-            self._handle.update(bundle, raw=True)
 
 
 def _short(name: str) -> str:
