@@ -17,10 +17,11 @@ from cta.config import RunConfig, with_settings
 from cta.data import TrajectoryDataset
 from cta.errors import CtaError, RunStopped
 from cta.experiment.console import RunConsole
-from cta.experiment.health import describe, stopped_seeds
 from cta.experiment.inputs import data_shapes, open_run_data, run_units, tell_simulator
-from cta.experiment.run_dir import RunDir, default_path
+from cta.experiment.run_dir import RunDir, run_path
+from cta.experiment.scoring import describe, stopped_seeds
 from cta.experiment.trainer import Interrupted, Trainer
+from cta.experiment.weights import network_shapes
 from cta.io.csv_log import CsvLog
 from cta.io.files import safe_name
 from cta.presets import agent_preset, run_preset, with_actor_loss
@@ -78,18 +79,17 @@ def train(
 
 
 def _keep_arrays(config: RunConfig, train: TrajectoryDataset, validation: TrajectoryDataset | None) -> RunConfig:
-    run_dir = Path(config.run_dir).expanduser() if config.run_dir else default_path(config)
+    run_dir = run_path(config)
     RunDir(run_dir).check_free()
-    folder = run_dir / "data"
+    file = run_dir / "data" / f"{safe_name(train.name)}.npz"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CtaError(f"{folder}: cannot be written ({error.strerror})") from error
-    stem = safe_name(train.name)
-    train.to_npz(folder / f"{stem}.npz")
+        raise CtaError(f"{file.parent}: cannot be written ({error.strerror})") from error
+    train.to_npz(file)
     if validation is not None:
-        validation.to_npz(folder / f"{stem}-val.npz")
-    return replace(config, run_dir=str(run_dir), dataset=str(folder / f"{stem}.npz"))
+        validation.to_npz(file.with_name(f"{file.stem}-val.npz"))
+    return replace(config, run_dir=str(run_dir), dataset=str(file))
 
 
 def start(config: RunConfig, *, quiet: bool = False) -> "Run":
@@ -97,8 +97,7 @@ def start(config: RunConfig, *, quiet: bool = False) -> "Run":
     config.check()
     if config.wandb:
         import_wandb()  # before anything is written or compiled
-    run = RunDir.create(config)
-    return _go(run, quiet, fresh=True)
+    return _go(RunDir.create(config), quiet, fresh=True)
 
 
 def resume(
@@ -157,7 +156,11 @@ def _explained(run: RunDir) -> Iterator[None]:
         where = error.filename or run.path
         raise RunStopped(f"{where}: {error.strerror or error}; once that is fixed, {again}") from error
     except (jax.errors.JaxRuntimeError, MemoryError) as error:
-        raise RunStopped(f"{_device_failure(error)}, {again}") from error
+        said = " ".join(str(error).split())[:200]
+        if isinstance(error, MemoryError) or getattr(error, "error_code_string", "") == "RESOURCE_EXHAUSTED":
+            less = "begin a new run with a smaller --agent.batch-size or fewer --seeds"
+            raise RunStopped(f"out of memory ({said}): {less}; once more memory is free, {again}") from error
+        raise RunStopped(f"the device failed ({said}); once that is fixed, {again}") from error
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; {again}") from None
     except RunStopped:
@@ -167,21 +170,12 @@ def _explained(run: RunDir) -> Iterator[None]:
         raise CtaError(f"{error}; once that is fixed, {again}" if "dataset" in run.provenance() else error) from error
 
 
-def _device_failure(error: Exception) -> str:
-    said = " ".join(str(error).split())[:200]
-    if isinstance(error, MemoryError) or getattr(error, "error_code_string", "") == "RESOURCE_EXHAUSTED":
-        less = "begin a new run with a smaller --agent.batch-size or fewer --seeds"
-        return f"out of memory ({said}): {less}; once more memory is free"
-    return f"the device failed ({said}); once that is fixed"
-
-
 class RunPolicy(GoalPolicy):
     """A policy of a run that knows its `seed` and the `step` of its checkpoint."""
 
     def __init__(self, run: "Run", networks: Networks, *, seed: int, step: int, temperature: float = 0.0):
         super().__init__(run.agent, networks, run.spec, run.units, name=run.config.agent_name, temperature=temperature)
-        self.seed = seed
-        self.step = step
+        self.seed, self.step = seed, step
 
 
 class Run:
@@ -209,8 +203,7 @@ class Run:
 
     def offline(self) -> list[dict[str, str]]:
         """Rows of offline.csv, of a run without rollouts: how well values order held-out trajectories."""
-        path = self.path / "offline.csv"
-        return CsvLog(path).read() if path.is_file() else []
+        return CsvLog(self.path / "offline.csv").read()
 
     def scores(self) -> dict[int, float]:
         """Each seed's score in [0,1]: mean over tasks, mean of the last three evaluations. Not of stopped seeds."""
@@ -233,17 +226,14 @@ class Run:
             raise CtaError(f"{self.path} has no checkpoint yet")
         if step is not None and step not in steps:
             raise CtaError(f"{self.path} has no checkpoint at step {step}; there are {', '.join(map(str, steps))}")
-        structure = jax.eval_shape(lambda key: self.agent.init(key, self.spec), jax.random.key(0))
-        for candidate in reversed(steps) if step is None else [step]:
+        structure = network_shapes(self.agent, self.spec)
+        for newest in reversed(steps[1:]) if step is None else []:
             try:
-                stacked = checkpoints.load_networks(candidate, structure)
+                return newest, split_seeds(checkpoints.load_networks(newest, structure), len(self.config.seeds))
             except Damaged as error:
-                if step is not None or candidate == steps[0]:
-                    raise
                 print(f"{error}; using an older one", file=sys.stderr)
-                continue
-            return candidate, split_seeds(stacked, len(self.config.seeds))
-        raise AssertionError("the oldest checkpoint is returned or raises")
+        step = steps[0] if step is None else step
+        return step, split_seeds(checkpoints.load_networks(step, structure), len(self.config.seeds))
 
     def good_seeds(self, step: int) -> list[int]:
         """The seeds whose numbers were good at a checkpoint."""

@@ -5,6 +5,7 @@ import queue
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from cta.agents import Networks
@@ -134,15 +135,16 @@ class _Beside(BackgroundEvaluation):
             trainer.run.note("evaluation-failed", text, step=step)
             return
         finally:
-            self._count_retries(step, self._evaluator.retries - before)
+            if count := self._evaluator.retries - before:
+                self._count_retries(step, count)
         self.go_on()
         trainer.book.add(rows)
         trainer.failed_evaluations.pop(step, None)
         for seed in dict.fromkeys(row.seed for row in rows):
             rates = {f"evaluation/task{row.task}_success": row.rate for row in rows if row.seed == seed}
-            overall = {"evaluation/overall_success": sum(rates.values()) / len(rates)}
+            rates["evaluation/overall_success"] = fmean(rates.values())
             for log in trainer.logs:
-                log.scalars(seed, step, rates | overall)
+                log.scalars(seed, step, rates)
         if rows:
             trainer.console.scores(step, rows)
 
@@ -153,10 +155,8 @@ class _Beside(BackgroundEvaluation):
         self._trainer.run.note("seed-stopped", text, step=step, seed=seed)
 
     def _count_retries(self, step: int, count: int) -> None:
-        if not count:
-            return
         run, cause = self._trainer.run, self._evaluator.last_failure
-        text = f"{count} worker{'s' if count > 1 else ''} of the simulator replaced, episodes repeated ({cause})"
+        text = f"{count} worker{'s' * (count > 1)} of the simulator replaced, episodes repeated ({cause})"
         self._trainer.console.say(f"step {step:>9,}  {text}")
         run.note("worker-replaced", text, step=step)
         run.record({"evaluation_retries": run.provenance().get("evaluation_retries", 0) + count})

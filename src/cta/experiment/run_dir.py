@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,7 +26,6 @@ from cta.scores.schema import COLUMNS, HELD_OUT, RANDOM, WHOLE, CellKey, Score, 
 from cta.training.checkpoints import Checkpoints
 
 State = Literal["running", "finished", "interrupted", "failed"]
-EVENT_COLUMNS = ("time", "kind", "step", "seed", "text")
 
 
 class RunDir:
@@ -35,9 +33,7 @@ class RunDir:
 
     def __init__(self, path: Path):
         self.path = path
-        self.checkpoints = path / "checkpoints"
-        self.tensorboard = path / "tensorboard"
-        self.videos = path / "videos"
+        self.checkpoints, self.tensorboard, self.videos = (path / p for p in ("checkpoints", "tensorboard", "videos"))
         self.code = ""
         """The agent's name if it is code of one's own, which `--agent` must name again."""
         self._lock: RunLock | None = None
@@ -46,19 +42,18 @@ class RunDir:
     @classmethod
     def create(cls, config: RunConfig) -> "RunDir":
         """A fresh directory, locked, holding the config before anything slow happens."""
-        run = cls(Path(config.run_dir).expanduser() if config.run_dir else default_path(config))
+        run = cls(run_path(config))
         run.code = config.agent_name if is_code(config.agent_name) else ""
         try:
             run.path.mkdir(parents=True, exist_ok=True)
             run.acquire()
             run.check_free()
-            stored = to_dict(replace(config, run_dir=str(run.path)))
             run.eval_log()
             (run.path / "train.csv").touch()
             run.checkpoints.mkdir(exist_ok=True)
             run.record({"command": provenance.command(), "versions": provenance.versions()})
             # Last: with a config a directory is a run, which `resume` can begin with.
-            write_json(run.path / "config.json", stored)
+            write_json(run.path / "config.json", to_dict(replace(config, run_dir=str(run.path))))
         except BaseException as error:
             run.release()
             if isinstance(error, OSError):
@@ -142,8 +137,7 @@ class RunDir:
         for name, interval in intervals.items():
             if interval and old.steps % interval:
                 CsvLog(self.path / name).keep(lambda row: row.get("step") != str(old.steps))
-        facts = self.provenance()
-        facts.pop("finished", None)
+        facts = {name: value for name, value in self.provenance().items() if name != "finished"}
         write_json(self.path / "provenance.json", facts)
         write_json(self.path / "config.json", to_dict(new))
 
@@ -156,7 +150,7 @@ class RunDir:
         place = {"step": "" if step is None else step, "seed": "" if seed is None else seed}
         row = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "kind": kind, **place, "text": text}
         with contextlib.suppress(OSError), self._recording:
-            CsvLog(self.path / "events.csv", EVENT_COLUMNS).append([row])
+            CsvLog(self.path / "events.csv", tuple(row)).append([row])
 
     def provenance(self) -> dict[str, Any]:
         """What is known of how it was made; nothing where there is no such file."""
@@ -202,13 +196,12 @@ def read_config(where: Path, *, code: str = "") -> RunConfig:
     return config
 
 
-def default_path(config: RunConfig) -> Path:
-    """SAVE_DIR/[GROUP/]DATASET/AGENT-TIME."""
-    folder = Path(config.save_dir).expanduser()
-    if config.group:
-        folder = folder / config.group
-    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    path = folder / config.dataset_name / f"{safe_name(config.agent_name)}-{stamp}"
+def run_path(config: RunConfig) -> Path:
+    """Where a new run goes: by default to SAVE_DIR/[GROUP/]DATASET/AGENT-TIME."""
+    if config.run_dir:
+        return Path(config.run_dir).expanduser()
+    folder = Path(config.save_dir, config.group or "", config.dataset_name).expanduser()
+    path = folder / f"{safe_name(config.agent_name)}-{time.strftime('%Y%m%d-%H%M%S')}"
     return path if not path.exists() else path.with_name(f"{path.name}-{os.getpid()}")
 
 

@@ -13,10 +13,9 @@ from cta.envs.names import KNOWN
 from cta.errors import CtaError, RunStopped
 from cta.experiment.background import BackgroundEvaluation, open_evaluation
 from cta.experiment.console import RunConsole
-from cta.experiment.health import Health, describe
 from cta.experiment.inputs import in_units, open_data, run_units
 from cta.experiment.run_dir import RunDir
-from cta.experiment.scoring import OfflineBook, ScoreBook, steps_to_keep
+from cta.experiment.scoring import Health, OfflineBook, ScoreBook, describe, steps_to_keep
 from cta.experiment.signals import Stop
 from cta.io.csv_log import whole_number
 from cta.training.checkpoints import Checkpoints, Damaged, healthy_seeds
