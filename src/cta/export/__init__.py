@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.export
@@ -22,7 +22,7 @@ from cta.agents import Networks
 from cta.agents.policy import QUESTIONS, GoalPolicy, answer
 from cta.config import to_dict
 from cta.errors import CtaError
-from cta.experiment import Run
+from cta.experiment import Run, RunPolicy
 from cta.export import load as loader
 from cta.io import provenance
 from cta.io.files import user_path, write_whole
@@ -32,15 +32,6 @@ from cta.training.checkpoints import flatten, unflatten
 PLATFORMS = ("cpu", "cuda")
 TOLERANCE = 1e-4
 """Largest difference between an exported action in [-1,1] and the original one that counts as rounding, in float32."""
-
-
-class Program(NamedTuple):
-    """A function of (weights, …) as StableHLO."""
-
-    content: bytes
-    weights: list[str]
-    inputs: list[dict[str, Any]]
-    outputs: list[dict[str, Any]]
 
 
 def export_policy(run: str | Path | Run, out: str | Path, *, seed: int | None = None, step: int | None = None) -> Path:
@@ -56,7 +47,7 @@ def export_policy(run: str | Path | Run, out: str | Path, *, seed: int | None = 
     fresh = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
         fresh.parent.mkdir(parents=True, exist_ok=True)
-        _write(policy, fresh, _origin(run, policy.seed, policy.step))
+        _write(policy, fresh, run)
         _check(policy, fresh)
         os.replace(fresh, out)
     except OSError as error:
@@ -66,20 +57,17 @@ def export_policy(run: str | Path | Run, out: str | Path, *, seed: int | None = 
     return out
 
 
-def _write(policy: GoalPolicy, folder: Path, origin: dict[str, Any]) -> None:
-    arrays = {name: np.asarray(array) for name, array in flatten(policy.networks).items()}
-    programs = export_programs(policy)
-    needed = sorted({name for program in programs.values() for name in program.weights})
+def _write(policy: RunPolicy, folder: Path, run: Run) -> None:
+    arrays, programs = flatten(policy.networks), _programs(policy)
+    needed = sorted({name for program in programs.values() for name in program["weights"]})
     weights = save({name: np.asarray(arrays[name], order="C") for name in needed})
 
     def stored(file: str, content: bytes, **facts: Any) -> dict[str, Any]:
         write_whole(folder / file, content)
         return {"file": file, "sha256": hashlib.sha256(content).hexdigest(), **facts}
 
-    functions = {}
-    for name, program in programs.items():
-        functions[name] = stored(f"{name}.stablehlo", **program._asdict())
-    functions["act"]["memory"] = programs["act"].outputs[1:]
+    functions = {name: stored(f"{name}.stablehlo", **program) for name, program in programs.items()}
+    functions["act"]["memory"] = functions["act"]["outputs"][1:]
     low, high = (None, None) if policy.bounds is None else map(np.ndarray.tolist, policy.bounds)
     observed = {"shape": list(policy.spec.observation_shape), "dtype": str(_dtype(policy))}
     about = {
@@ -91,24 +79,31 @@ def _write(policy: GoalPolicy, folder: Path, origin: dict[str, Any]) -> None:
         "platforms": list(PLATFORMS),
         "weights": stored("policy.safetensors", weights, parameters=sum(arrays[name].size for name in needed)),
         "functions": functions,
-        "provenance": origin,
+        "provenance": {
+            "run": run.path.name,
+            "agent": run.config.agent_name,
+            "dataset": run.config.dataset_name,
+            "seed": policy.seed,
+            "step": policy.step,
+            "exported_with": provenance.versions(),
+            "training": run.files.provenance(),
+            "config": to_dict(run.config),
+        },
     }
     write_json(folder / "policy.json", about)
     write_whole(folder / "load.py", Path(str(loader.__file__)).read_bytes())
 
 
-def export_programs(policy: GoalPolicy) -> dict[str, Program]:
+def _programs(policy: GoalPolicy) -> dict[str, dict[str, Any]]:
     """`act` and whatever the agent can answer, each as a program for any batch size."""
     agent, see = policy.agent, policy.units.see
     (batch,) = jax.export.symbolic_shape("b")
     pair = jax.ShapeDtypeStruct((batch, *policy.spec.observation_shape), _dtype(policy))
     scalars = [jax.ShapeDtypeStruct((), kind) for kind in (jnp.float32, jnp.uint32, jnp.uint32)]
 
-    def first(networks: Networks, observations: Any, goals: Any) -> Any:
-        return agent.act(networks, observations, goals, jax.random.key(0), 0.0, None)[1]
-
-    memory = jax.eval_shape(first, policy.networks, pair, pair)
-    cells, shape_of_memory = jax.tree.flatten(memory)
+    key = jax.random.key(0)
+    first = jax.eval_shape(lambda n, s, g: agent.act(n, s, g, key, 0.0)[1], policy.networks, pair, pair)
+    cells, shape_of_memory = jax.tree.flatten(first)
 
     def act(networks: Networks, observations: Any, goals: Any, temperature: Any, seed: Any, call: Any, *held: Any):
         # The same stream as GoalPolicy's.
@@ -133,8 +128,8 @@ def export_programs(policy: GoalPolicy) -> dict[str, Program]:
 
 def _program(
     networks: Networks, function: Callable[..., Any], names: list[str], inputs: list[Any], output: str
-) -> Program:
-    """Export `function(networks, *inputs)` as a function of (flat weights, *inputs), of those weights that it reads."""
+) -> dict[str, Any]:
+    """`function(networks, *inputs)` as StableHLO of (flat weights, *inputs), of those weights that it reads."""
     shapes = flatten(jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), networks))
 
     def of_flat(weights: dict[str, Any], *values: Any) -> Any:
@@ -149,12 +144,13 @@ def _program(
     order = sorted(shapes)
     read = [order[i] for i in export(shapes, [_one(value) for value in inputs]).module_kept_var_idx if i < len(order)]
     made = export({name: shapes[name] for name in read}, inputs)
-    return Program(
-        bytes(made.serialize()),
-        read,
-        [_facts(name, value) for name, value in zip(names, inputs, strict=True)],
-        [_facts(output if i == 0 else f"memory{i - 1}", value) for i, value in enumerate(made.out_avals)],
-    )
+    outputs = [output, *(f"memory{i}" for i in range(len(made.out_avals) - 1))]
+    return {
+        "content": bytes(made.serialize()),
+        "weights": read,
+        "inputs": list(map(_facts, names, inputs)),
+        "outputs": list(map(_facts, outputs, made.out_avals)),
+    }
 
 
 def _one(value: Any) -> Any:
@@ -171,28 +167,13 @@ def _check(policy: GoalPolicy, folder: Path) -> None:
     """What was written acts as the run does."""
     rng = np.random.default_rng(0)
     shape = (32, *policy.spec.observation_shape)
-    if policy.spec.image_shape:
-        pair = [rng.integers(0, 256, shape, np.uint8) for _ in range(2)]
-    else:
-        pair = [rng.standard_normal(shape).astype(np.float32) for _ in range(2)]
+    drawn = rng.integers(0, 256, (2, *shape)) if policy.spec.image_shape else rng.standard_normal((2, *shape))
+    pair = drawn.astype(_dtype(policy))
     with jax.default_device(jax.devices("cpu")[0]):
         gaps = np.abs(loader.load(folder, quiet=True)(*pair, first=True) - policy(*pair, first=True))
     gap = (gaps if policy.bounds is None else 2 * gaps / (policy.bounds.high - policy.bounds.low)).max()
     if not gap <= TOLERANCE:
         raise CtaError(f"the exported policy differs from the run's by {gap:.2g}: the export was not kept")
-
-
-def _origin(run: Run, seed: int, step: int) -> dict[str, Any]:
-    return {
-        "run": run.path.name,
-        "agent": run.config.agent_name,
-        "dataset": run.config.dataset_name,
-        "seed": seed,
-        "step": step,
-        "exported_with": provenance.versions(),
-        "training": run.files.provenance(),
-        "config": to_dict(run.config),
-    }
 
 
 def _dtype(policy: GoalPolicy) -> np.dtype:

@@ -27,21 +27,18 @@ def _describe(folder: Path) -> dict[str, Any]:
     try:
         about = json.loads(where.read_text("utf-8"))
         _need(about["format"] == FORMAT, f"its format is not {FORMAT}")
-        observation = about["observation"]
-        _need(observation["dtype"] in ("float32", "uint8"), "an observation of another dtype")
-        _need(all(type(size) is int and 0 < size < 2**24 for size in observation["shape"]), "observations of no shape")
-        _need(len(observation["shape"]) in (1, 3), "observations of no shape")
+        shape, dtype = about["observation"]["shape"], about["observation"]["dtype"]
+        _need(dtype in ("float32", "uint8"), "an observation of another dtype")
+        _need(len(shape) in (1, 3) and _are_sizes(shape), "observations of no shape")
         for end in (about["action"].get(end) or [] for end in ("low", "high")):
             _need(all(type(value) in (int, float) for value in end), "bounds of actions that are no numbers")
-        _need("act" in about["functions"], "no function act")
         for facts in (about["weights"], *about["functions"].values()):
-            _need(
-                isinstance(facts["file"], str) and isinstance(facts["sha256"], str), "a file without a name or checksum"
-            )
+            named = isinstance(facts["file"], str) and isinstance(facts["sha256"], str)
+            _need(named, "a file without a name or checksum")
         for facts in about["functions"].values():
             _need(all(isinstance(name, str) for name in facts["weights"]), "weights without names")
         for facts in about["functions"]["act"]["memory"]:
-            _need(all(type(size) is int and 0 < size < 2**24 for size in facts["shape"][1:]), "memory of no shape")
+            _need(_are_sizes(facts["shape"][1:]), "memory of no shape")
             _need(facts["dtype"] in ("float32", "int32", "uint32", "bool"), "memory of another dtype")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{where}: not the description of a policy ({type(error).__name__}: {error})") from None
@@ -51,6 +48,10 @@ def _describe(folder: Path) -> dict[str, Any]:
 def _need(good: bool, complaint: str) -> None:
     if not good:
         raise ValueError(complaint)
+
+
+def _are_sizes(shape: Any) -> bool:
+    return all(type(size) is int and 0 < size < 2**24 for size in shape)
 
 
 def _read(folder: Path, facts: dict[str, Any]) -> bytes:
@@ -63,13 +64,6 @@ def _read(folder: Path, facts: dict[str, Any]) -> bytes:
     if hashlib.sha256(content).hexdigest() != facts["sha256"]:
         raise ValueError(f"{path}: damaged: it is not the file that policy.json describes")
     return content
-
-
-def _program(content: bytes, where: str) -> Any:
-    try:
-        return export.deserialize(bytearray(content))
-    except Exception as error:  # of almost any kind
-        raise ValueError(f"{where}: not a program ({type(error).__name__}: {error})") from None
 
 
 class ExportedPolicy:
@@ -95,7 +89,12 @@ class ExportedPolicy:
         for name, facts in self.about["functions"].items():
             if missing := set(facts["weights"]) - set(weights):
                 raise ValueError(f"{folder}: the weights have no {min(missing)!r}, which {name} needs")
-            program = _program(_read(folder, facts), f"{folder}/{facts['file']}")
+            content = _read(folder, facts)
+            try:
+                program = export.deserialize(bytearray(content))
+            except Exception as error:  # of almost any kind
+                reason = f"{type(error).__name__}: {error}"
+                raise ValueError(f"{folder}/{facts['file']}: not a program ({reason})") from None
             self._weights[name] = {key: weights[key] for key in facts["weights"]}
             self._programs[name] = jax.jit(program.call)
             self._check(name, program)
@@ -126,8 +125,8 @@ class ExportedPolicy:
         call = self._calls.get((count, temperature), 0)
         self._calls[count, temperature] = call + 1
         noise = np.float32(temperature), np.uint32(seed), np.uint32(call)
-        actions, *memory = self._run("act", observations, goals, *noise, *self._memory[count])
-        self._memory[count] = memory
+        inputs = self._weights["act"], observations, goals, *noise, *self._memory[count]
+        actions, *self._memory[count] = self._programs["act"](*inputs)
         return np.asarray(actions)[0] if single else np.asarray(actions)
 
     def ask(self, question: str, observation: Any, goal: Any) -> np.ndarray:
@@ -136,11 +135,8 @@ class ExportedPolicy:
             known = ", ".join(sorted(set(self._programs) - {"act"})) or "nothing of the kind"
             raise ValueError(f"this policy has no {question}; it has {known}")
         observations, goals, single = self._pairs(observation, goal)
-        (answers,) = self._run(question, observations, goals)
+        (answers,) = self._programs[question](self._weights[question], observations, goals)
         return np.asarray(answers)[0] if single else np.asarray(answers)
-
-    def _run(self, name: str, *inputs: Any) -> Any:
-        return self._programs[name](self._weights[name], *inputs)
 
     def _pairs(self, observation: Any, goal: Any) -> tuple[np.ndarray, np.ndarray, bool]:
         facts = self.about["observation"]
