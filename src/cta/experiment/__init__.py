@@ -256,9 +256,9 @@ class Run:
 
     def tell_simulator(self) -> None:
         """A line, once, if the simulator here is not comparable with that of the data; for whatever rolls out."""
-        seen = self.files.provenance().get("dataset")
-        if isinstance(seen, dict) and isinstance(made := seen.get("provenance"), dict | None):
-            tell_simulator(self.config.dataset_name, made, partial(print, file=sys.stderr))
+        if "dataset" in (known := self.files.provenance()):
+            say = partial(print, file=sys.stderr)
+            tell_simulator(self.config.dataset_name, known["dataset"].get("provenance"), say)
 
     def policy(self, *, seed: int | None = None, step: int | None = None, temperature: float = 0.0) -> RunPolicy:
         """The policy of a seed (default: the first not diverged) at a checkpoint (default: the newest)."""

@@ -46,11 +46,10 @@ def open_data(run: RunDir, config: RunConfig, *, say: Callable[[str], None], eva
         "action_dim": train.action_dim,
     }
     before = known.get("dataset", {})
-    parts = {"fingerprint": config.dataset, "validation_fingerprint": f"the validation data of {config.dataset}"}
-    for key, what in parts.items():
+    for key, what in (("fingerprint", ""), ("validation_fingerprint", "the validation data of ")):
         if key in before and before[key] != facts[key]:
-            back = f"put the old data back, then {run.resume_command}; or begin a new run"
-            raise RunStopped(f"{what} has changed since this run began: its fingerprint is not that of the run; {back}")
+            change = f"{what}{config.dataset} has changed since this run began: its fingerprint is not that of the run"
+            raise RunStopped(f"{change}; put the old data back, then {run.resume_command}; or begin a new run")
     if validation is None and name not in KNOWN:
         train, validation = hold_out(train, config.holdout)
         if validation is not None:
@@ -60,15 +59,12 @@ def open_data(run: RunDir, config: RunConfig, *, say: Callable[[str], None], eva
             say(f"no validation file, and nothing is held out of images that stay on disk: write {name}-val.npz")
     seen = Normalisation.measured(train.observations, label=name) if config.normalise_observations else None
     facts |= {"units": Units(train.bounds, seen).facts()} | ({"normalised": True} if seen else {})
-    machine = {
-        "commit": provenance.commit(),
-        "hardware": provenance.hardware(),
-        "seeding": "stacked" if jax.default_backend() != "cpu" else "separate",
-    }
-    for text in _differences(known, {"versions": provenance.versions(), **machine}):
+    began = {"dataset": {**facts, "provenance": train.provenance}}
+    began |= {"commit": provenance.commit(), "hardware": provenance.hardware()}
+    began["seeding"] = "stacked" if jax.default_backend() != "cpu" else "separate"
+    for text in _differences(known, {"versions": provenance.versions(), **began}):
         say(text)
         run.note("changed", text)
-    began = {"dataset": {**facts, "provenance": train.provenance}, **machine}
     run.record({key: value for key, value in began.items() if key not in known})
     if evaluates:
         tell_simulator(name, train.provenance, say)
@@ -90,8 +86,8 @@ def run_units(run: RunDir, config: RunConfig) -> Units:
 
 def data_shapes(run: RunDir) -> tuple[list[int], int]:
     """(shape of an observation, number of actions) in the data a run was trained on."""
-    seen = run.provenance().get("dataset")
-    shape, actions = (seen.get("observation_shape"), seen.get("action_dim")) if isinstance(seen, dict) else (0, 0)
+    seen = run.provenance().get("dataset", {})
+    shape, actions = seen.get("observation_shape"), seen.get("action_dim")
     sizes: list[Any] = [*shape, actions] if isinstance(shape, list) and len(shape) in (1, 3) else [0]
     if not all(type(size) is int and 0 < size < 2**24 for size in sizes):
         raise CtaError(f"{run.path}/provenance.json does not say what the data looked like")
@@ -120,9 +116,8 @@ def _seen_from_run(run: RunDir, dataset: str) -> str:
         return lerobot.PREFIX + _seen_from_run(run, os.path.join(dataset.removeprefix(lerobot.PREFIX), ""))
     if not is_path(dataset) or user_path(dataset).is_absolute() or user_path(dataset).exists():
         return dataset
-    return next(
-        (str(folder / dataset) for folder in run.path.resolve().parents if (folder / dataset).exists()), dataset
-    )
+    places = [folder / dataset for folder in run.path.resolve().parents]
+    return next((str(place) for place in places if place.exists()), dataset)
 
 
 def _differences(known: dict, found: dict) -> list[str]:

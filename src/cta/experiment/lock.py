@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,7 @@ class RunLock:
     """`RUN/lock`, held until `release` or the end of the process. `say` hears when a dead owner is succeeded."""
 
     def __init__(self, run: Path, *, say: Callable[[str], None] = lambda text: None):
-        self.path = run / "lock"
-        self._run = run
-        self._say = say
+        self.path, self._run, self._say = run / "lock", run, say
         try:
             self._file = open_claimed(self.path, self._claim)
         except OSError as error:
@@ -92,10 +91,8 @@ class RunLock:
 
     def _beat(self) -> None:
         while not self._released.wait(BEAT_SECONDS):
-            try:
+            with suppress(OSError):  # the disk is gone or read-only: whoever writes numbers notices and says so
                 os.utime(self._file)
-            except OSError:
-                continue  # the disk is gone or read-only: whoever writes numbers notices and says so
 
 
 def _read(file: int) -> dict[str, Any]:

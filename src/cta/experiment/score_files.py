@@ -141,12 +141,11 @@ def score_run(run: Run, items: Iterable[Candidate], players: Players, env: str =
     how, found = players.how, []
     # An environment of one's own may or may not use MuJoCo; the desk does not.
     mujoco = "" if not env and run.config.dataset_name in DESK_DATASETS else provenance.versions(("mujoco",))["mujoco"]
-    said: dict[str, str] = dict(
-        zip(SCORED_HOW, (env, str(how.temperature), str(how.noise), str(how.eval_seed), mujoco), strict=True)
-    )
+    shown = env, str(how.temperature), str(how.noise), str(how.eval_seed), mujoco
+    said: dict[str, str] = dict(zip(SCORED_HOW, shown, strict=True))
     log = _open_log(run.path / EVALUATE, (*COLUMNS, *SCORED_HOW), run.cell)
     for item in items:
-        rows, _, _ = players.play(item, None)
+        rows = players.play(item, None)[0]
         _exchange(log, item, [row.row() | said for row in rows], said)
         found += rows
     return found
