@@ -32,6 +32,12 @@ def test_the_package_shows_its_names():
     assert {"train", "resume", "Run", "load_policy", "TrajectoryDataset", "CtaError"} <= set(dir(cta))
 
 
+def test_doctor_needs_no_home(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HOME", str(tmp_path / "none"))
+    assert run(["doctor"]) == 0
+    assert "disk free" in capsys.readouterr().out
+
+
 def test_downloads_go_where_they_are_told(tmp_path, monkeypatch):
     asked = {}
     monkeypatch.setattr("cta.cli.data.download", lambda name, folder, **options: asked.update(options, to=folder) or [])

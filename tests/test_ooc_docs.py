@@ -50,10 +50,10 @@ def test_measured_rates_are_compatible():
 SAID = [
     ("Pair 2 has {} events", "2 close the window", "drawer within 0.08, window event at 0.1"),
     ("at most {} if it must be within 4 cm\n  ({σ} errors away)", "2 close the window", "drawer within 0.04"),
-    ("at most {} within 2 cm ({σ}). So for the drawer", "2 close the window", "drawer within 0.02"),
+    ("at most {} within 2 cm ({σ}). So the paper's rule for the drawer", "2 close the window", "drawer within 0.02"),
     ("Pair 1 has {} events", "1 open the drawer", "window within 0.1, drawer event at 0.08"),
     ("at most {} within 4 cm ({σ})", "1 open the drawer", "window within 0.04"),
-    ("at most {} within 2 cm ({σ}). So for the window", "1 open the drawer", "window within 0.02"),
+    ("at most {} within 2 cm ({σ}). So 2 cm is unlikely for the window", "1 open the drawer", "window within 0.02"),
     (
         "Pair 3 has {} events with both in the middle (paper: 74; {σ} errors)",
         "3 put",
@@ -118,10 +118,7 @@ def test_what_is_said_of_the_difference_is_the_records():
     at = {agent: f"{fmean(direct(HELD_OUT, agent)):.0f}" for agent in NAMES}
     assert f"are at {at['cta']} and {at['hiql-analogy']}, HIQL∨ and HIQL" in PAGE
     assert f"which see the goal, at {at['hiql-dual']} and {at['hiql']}." in PAGE
-    assert (
-        f"between {min(ours):.0f} and {max(ours):.0f}, and the first" in PAGE
-        and f"alone before, is {ours[0]:.0f}." in PAGE
-    )
+    assert f"between {min(ours):.0f} and {max(ours):.0f}; the first of them is at {ours[0]:.0f}." in PAGE
     paper = {(s.dataset, s.agent): s.direct for s in paper_pairs() if s.pair == ALL_PAIRS}
     for dataset, words in (("scene-play-v0", "on scene"), ("puzzle-4x4-play-v0", "on puzzle-4x4")):
         assert f"{words} ({paper[dataset, 'cta']:.0f} against {paper[dataset, 'hiql-dual']:.0f})" in PAGE

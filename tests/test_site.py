@@ -103,7 +103,11 @@ def test_the_container_installs_what_make_installs():
     text = (ROOT / "Dockerfile").read_text()
     target = re.search(r"^RUN make (\S+)$", text, re.M)[1]
     assert target == ".venv/.small" and "VENV ?= .venv" in MAKEFILE and "SMALL = $(VENV)/.small" in MAKEFILE
-    assert re.search(r"^demo: \$\(SMALL\)", MAKEFILE, re.M) and 'ENTRYPOINT [".venv/bin/cta"]' in text
+    assert (
+        re.search(r"^demo: \$\(SMALL\)", MAKEFILE, re.M)
+        and 'ENTRYPOINT ["/cta/.venv/bin/cta"]' in text
+        and "WORKDIR /cta\n" in text
+    )
     version = tuple(map(int, re.search(r"^FROM python:(3\.\d+)", text, re.M)[1].split(".")))
     low, high = re.search(r"\(3, (\d+)\) <= sys.version_info < \(3, (\d+)\)", MAKEFILE).groups()
     assert int(low) <= version[1] < int(high)

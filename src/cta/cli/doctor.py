@@ -1,6 +1,5 @@
 """cta doctor"""
 
-import os
 import shutil
 from dataclasses import dataclass
 
@@ -19,7 +18,8 @@ class Command:
 
         machine, folder = hardware(), dataset_folder()
         present = [name for name in KNOWN if (folder / f"{name}.npz").exists()]
-        free = shutil.disk_usage(folder if folder.is_dir() else os.path.expanduser("~")).free
+        existing = next(place for place in (folder, *folder.absolute().parents) if place.is_dir())
+        free = shutil.disk_usage(existing).free
         rows = {
             "device": f"{machine['devices']} × {machine['device']} ({machine['backend']})",
             "processor": f"{machine['cpu']}, {machine['cores']} cores",
