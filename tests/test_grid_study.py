@@ -6,7 +6,7 @@ import pytest
 
 from cta.cli import run as cta
 from cta.errors import CtaError
-from cta.grid.studies import Study
+from cta.grid.studies import study_plan
 from cta.ooc import find_layout, held_out_of
 from cta.ooc.evaluation import count_rows, read_logs
 from cta.scores.store import Scores
@@ -52,22 +52,22 @@ def test_one_training_for_each_pair():
     alone = HELD_OUT.each()[1]
     assert alone.first == 2 and alone.numbered() == [(2, HELD_OUT.pairs[1])]
     with pytest.raises(CtaError, match="random windows"):
-        Study("desk-play-v0", HELD_OUT, per_pair=True, controls=("random",)).plan()
-    plan = Study("desk-play-v0", HELD_OUT, agents=("gcbc",), per_pair=True).plan()
+        study_plan("desk-play-v0", HELD_OUT, per_pair=True, controls=("random",))
+    plan = study_plan("desk-play-v0", HELD_OUT, agents=("gcbc",), per_pair=True)
     assert [cell.tasks for cell in plan.cells] == [("pair1",), ("pair2",), ("pair3",)]
     assert len({cell.folder for cell in plan.cells}) == len({cell.key for cell in plan.cells}) == 3
     assert len({cell.data_name for cell in plan.cells}) == 1  # cut once, into a folder for each pair
 
 
 def test_a_plan_of_a_study():
-    plan = Study("desk-play-v0", HELD_OUT, agents=("gcbc", "hiql"), steps=5001, controls=("uncut", "random")).plan()
+    plan = study_plan("desk-play-v0", HELD_OUT, agents=("gcbc", "hiql"), steps=5001, controls=("uncut", "random"))
     assert [(cell.agent, cell.condition) for cell in plan.cells] == [
         (agent, condition) for condition in ("held-out", "whole", "random") for agent in ("gcbc", "hiql")
     ]
     assert {cell.points for cell in plan.cells} == {(4500, 5000, 5001)} and {c.ask for c in plan.cells} == {"pairs"}
     own = json.loads(json.dumps({"flags": ["--pairs", "mine.toml"]}))["flags"]
-    mine = Study("desk-play-v0", HELD_OUT, agents=("gcbc",), flags=tuple(own)).plan().cells[0]
-    usual = Study("desk-play-v0", HELD_OUT, agents=("gcbc",)).plan().cells[0]
+    mine = study_plan("desk-play-v0", HELD_OUT, agents=("gcbc",), flags=tuple(own)).cells[0]
+    usual = study_plan("desk-play-v0", HELD_OUT, agents=("gcbc",)).cells[0]
     assert mine.key != usual.key and mine.folder != usual.folder
 
 

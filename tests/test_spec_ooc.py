@@ -10,7 +10,7 @@ from cta.cli import evaluate
 from cta.cli.ooc import COMMANDS
 from cta.envs.ogbench import OgbenchWorld
 from cta.experiment.score_files import How
-from cta.grid.studies import Study
+from cta.grid.studies import study_plan
 from cta.ooc import find_layout, held_out_of
 from cta.ooc.components import SCENE
 from cta.ooc.evaluation import PairEvaluator
@@ -112,14 +112,14 @@ def test_a_pair_is_asked_fifty_times(name):
 
 @pytest.mark.parametrize(
     "asks",
-    [make_trials, PairEvaluator, How, Study, COMMANDS["evaluate"], COMMANDS["study"], evaluate.Command],
+    [make_trials, PairEvaluator, How, study_plan, COMMANDS["evaluate"], COMMANDS["study"], evaluate.Command],
 )
 def test_everything_that_asks_does_so_fifty_times(asks):
     assert inspect.signature(asks).parameters["episodes"].default == 50
 
 
 def test_a_study_has_four_seeds():
-    assert inspect.signature(Study).parameters["seeds"].default == (0, 1, 2, 3)
+    assert inspect.signature(study_plan).parameters["seeds"].default == (0, 1, 2, 3)
     assert inspect.signature(COMMANDS["study"]).parameters["seeds"].default == "4"
 
 

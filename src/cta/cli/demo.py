@@ -114,7 +114,7 @@ def train(seeds: tuple[int, ...], steps: int, out: Path) -> tuple[dict[str, list
     from cta.grid.how import How
     from cta.grid.plan import Plan
     from cta.grid.run_plan import run_plan
-    from cta.grid.studies import Study
+    from cta.grid.studies import study_plan
     from cta.grid.workspace import Workspace
     from cta.io.text_tables import print_table
     from cta.ooc import find_layout, held_out_of
@@ -126,7 +126,7 @@ def train(seeds: tuple[int, ...], steps: int, out: Path) -> tuple[dict[str, list
     print(WORLD)
     print_pairs(held_out, "  ")
     print(flush=True)
-    asked = Study(DATASET, held_out, agents=AGENTS, seeds=seeds, steps=steps).plan().cells
+    asked = study_plan(DATASET, held_out, agents=AGENTS, seeds=seeds, steps=steps).cells
     every = max(1, round(CURVE_SHARE * steps))
     curves = [scored_cell(DATASET, agent, seeds, steps, every, CURVE_EPISODES, condition=HELD_OUT) for agent in AGENTS]
     # All points alike: they are scored together, in fewer processes.

@@ -195,9 +195,9 @@ class Study(Rules):
 
     def __call__(self) -> int:
         from cta.cli.train import parse_seeds
-        from cta.grid import studies
         from cta.grid.how import How
         from cta.grid.run_plan import run_plan
+        from cta.grid.studies import study_plan
         from cta.scores.pair_table import as_table, merge, pair_lines, paper_lines
         from cta.scores.store import Scores
 
@@ -206,7 +206,7 @@ class Study(Rules):
         flags += tuple(word for level in self.threshold for word in ("--threshold", level))
         flags += tuple(word for level in self.event_threshold for word in ("--event-threshold", level))
         held_out = self.held_out(dataset)
-        plan = studies.Study(
+        plan = study_plan(
             dataset,
             held_out,
             agents=tuple(self.agents.split(",")),
@@ -216,7 +216,7 @@ class Study(Rules):
             per_pair=self.per_pair,
             episodes=self.episodes,
             flags=flags,
-        ).plan()
+        )
         folder = (self.out or Path("runs") / "ooc" / Path(dataset).name.removesuffix(".npz")).expanduser()
         shared = {"work": self.work, "dataset_dir": self.dataset_dir, "engine": self.engine, "workers": self.workers}
         code = run_plan(plan, How(out=folder / "results", **shared))

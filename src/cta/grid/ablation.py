@@ -4,10 +4,10 @@ And readings: where the paper's text and the released code differ, every other r
 presets follow the code throughout, as whoever wants the published numbers must. A reading changes one place of it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cta.config import ConditionedConfig, TwoLevelConfig
 from cta.errors import CtaError
@@ -16,7 +16,6 @@ from cta.grid.cells import Cell
 from cta.grid.plan import Plan
 from cta.io.csv_log import csv_text
 from cta.io.files import write_whole
-from cta.scores.protocol import CellScores
 from cta.scores.schema import WHOLE
 from cta.scores.statistics import LAST_EVALUATIONS, seed_scores, summarise
 from cta.scores.store import Scores
@@ -88,36 +87,29 @@ def _cell(base: Cell, what: str, value: str) -> Cell:
     return replace(base, settings=((SETTINGS[what], int(value)),))
 
 
-def summary(what: str, value: str, cell: Cell, known: CellScores) -> dict[str, Any]:
-    """Success in per cent, mean of the last three evaluations, over seeds."""
-    found = summarise(known.rows)
-    return {
-        "dataset": cell.dataset_name,
-        "agent": cell.agent,
-        "setting": what,
-        "value": value,
-        "steps": max(row.step for row in known.rows),
-        "episodes": known.rows[-1].episodes,
-        "seeds": found.seeds,
-        "success": round(found.mean, 1),
-        "sd": round(found.std, 1),
-        "per_seed": " ".join(f"{score:.1f}" for score in seed_scores(known.rows).values()),
-    }
-
-
 def write_ablation(what: str, plan: Plan, values: Sequence[str], out: Path, scores: Scores) -> list[dict[str, Any]]:
-    """OUT/summary.csv and OUT/ablation.png of the cells that are scored; returns the summary."""
+    """OUT/summary.csv and OUT/ablation.png of the cells that are scored; returns the summary.
+
+    Success in per cent, mean of the last three evaluations, over seeds.
+    """
     from cta.grid.ablation_figure import draw
 
-    found = []
+    lines, drawn = [], []
     for value, cell in zip(values, plan.cells, strict=True):
-        known = scores.cell(cell.key)
-        if rows := tuple(filter(cell.wants, known.rows)):
-            found.append((value, cell, replace(known, rows=rows)))
-    lines = [summary(what, value, cell, known) for value, cell, known in found]
+        rows = [row for row in scores.cell(cell.key).rows if cell.wants(row)]
+        if not rows:
+            continue
+        found = summarise(rows)
+        numbers = {"seeds": found.seeds, "success": round(found.mean, 1), "sd": round(found.std, 1)}
+        lines.append(
+            {"dataset": cell.dataset_name, "agent": cell.agent, "setting": what, "value": value}
+            | {"steps": max(row.step for row in rows), "episodes": rows[-1].episodes, **numbers}
+            | {"per_seed": " ".join(f"{score:.1f}" for score in seed_scores(rows).values())}
+        )
+        drawn.append((value, rows))
     if lines:
         write_whole(out / "summary.csv", csv_text([[*lines[0]], *([*line.values()] for line in lines)]))
-        draw(out / "ablation.png", [(value, known) for value, _, known in found], what=what, names=what == READING)
+        draw(out / "ablation.png", drawn, what=what, names=what == READING)
     return lines
 
 
@@ -128,58 +120,46 @@ CODE = "code"
 TEMPERATURE = "eval_temperature"
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What is done otherwise, and the settings that do it, given the preset and the number of steps."""
+class Reading(NamedTuple):
+    """What is done otherwise, and the settings that do it; what depends on the cell is a function of it."""
 
     text: str
-    changes: Callable[[TwoLevelConfig, int], Mapping[str, Any]]
-
-
-def _fixed(text: str, **changes: Any) -> Reading:
-    return Reading(text, lambda config, steps: {name.replace("__", "."): value for name, value in changes.items()})
+    changes: Mapping[str, Any]
 
 
 READINGS = {
-    CODE: _fixed("the presets"),
+    CODE: Reading("the presets", {}),
     "two-stages": Reading(
         "the dual representation learns alone for half of the steps, then is frozen",
-        lambda config, steps: {"dual.pretrain_steps": steps // 2},
+        {"dual.pretrain_steps": lambda cell: cell.steps // 2},
     ),
-    "dual-ema": _fixed("slow copies of φ and ψ in the critic's target", dual__value_target="ema"),
-    "one-dual": _fixed("one φ, ψ and critic instead of two", dual__ensemble=1),
-    "unscaled": _fixed("φᵀψ without 1/√d", dual__scale="none"),
-    "free-eta": _fixed("η's output is not brought to a length", eta__normalise=False),
-    "eta-ema": _fixed("a slow copy of η in the value's target", eta__ema=True),
-    "eta-by-policy": _fixed("the low policy trains η too", policy_rep_grad_stop=False),
-    "one-value": _fixed("one value instead of two", value_ensemble=1),
-    "unclipped": _fixed("advantage weights without upper bound", awr_clip=float("inf")),
-    "no-backbone": _fixed("a linear head on the bilinear features", trunk__form="head"),
-    "pure": _fixed("the bilinear features are the output", trunk__form="pure"),
-    "linear-features": _fixed("no GELU and norm before the inner product", trunk__activate_final=False),
-    "hold": Reading("acting, a subgoal is kept for k steps", lambda config, steps: {"high_hold": config.subgoal_steps}),
-    "sampling": _fixed("acting, both policies are sampled", eval_temperature=1.0),
+    "dual-ema": Reading("slow copies of φ and ψ in the critic's target", {"dual.value_target": "ema"}),
+    "one-dual": Reading("one φ, ψ and critic instead of two", {"dual.ensemble": 1}),
+    "unscaled": Reading("φᵀψ without 1/√d", {"dual.scale": "none"}),
+    "free-eta": Reading("η's output is not brought to a length", {"eta.normalise": False}),
+    "eta-ema": Reading("a slow copy of η in the value's target", {"eta.ema": True}),
+    "eta-by-policy": Reading("the low policy trains η too", {"policy_rep_grad_stop": False}),
+    "one-value": Reading("one value instead of two", {"value_ensemble": 1}),
+    "unclipped": Reading("advantage weights without upper bound", {"awr_clip": float("inf")}),
+    "no-backbone": Reading("a linear head on the bilinear features", {"trunk.form": "head"}),
+    "pure": Reading("the bilinear features are the output", {"trunk.form": "pure"}),
+    "linear-features": Reading("no GELU and norm before the inner product", {"trunk.activate_final": False}),
+    "hold": Reading("acting, a subgoal is kept for k steps", {"high_hold": lambda cell: cell.config.subgoal_steps}),
+    "sampling": Reading("acting, both policies are sampled", {TEMPERATURE: 1.0}),
 }
 
 
 def readings_of(cell: Cell) -> tuple[str, ...]:
-    config = _two_level(cell)
+    config = cell.config
+    if not isinstance(config, TwoLevelConfig) or config.conditioning not in ("dual", "analogy"):
+        raise CtaError(f"{cell.agent}: readings are of the two-level agents with a dual representation")
     trunk = config.networks == "bilinear"
-    changes = {name: reading.changes(config, cell.steps) for name, reading in READINGS.items()}
-    return tuple(n for n, changed in changes.items() if trunk or not any("trunk" in path for path in changed))
+    return tuple(name for name, one in READINGS.items() if trunk or not any("trunk" in path for path in one.changes))
 
 
 def read(cell: Cell, name: str) -> Cell:
     """The same cell by another reading."""
-    names = readings_of(cell)
-    if name not in names:
+    if name not in (names := readings_of(cell)):
         raise CtaError(f"{cell.agent} has no reading {name!r}, only {', '.join(names)}")
-    changes = dict(READINGS[name].changes(_two_level(cell), cell.steps))
+    changes = {path: value(cell) if callable(value) else value for path, value in READINGS[name].changes.items()}
     return replace(cell, temperature=changes.pop(TEMPERATURE, 0.0), settings=tuple(sorted(changes.items())))
-
-
-def _two_level(cell: Cell) -> TwoLevelConfig:
-    config = cell.config
-    if not isinstance(config, TwoLevelConfig) or config.conditioning not in ("dual", "analogy"):
-        raise CtaError(f"{cell.agent}: readings are of the two-level agents with a dual representation")
-    return config

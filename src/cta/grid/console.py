@@ -18,9 +18,7 @@ class Console:
         self.console = RichConsole(file=safe_stream(sys.stderr), highlight=False)
         columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[note]}"))
         # No refreshing thread: the runner starts processes.
-        live = self.console.is_terminal
-        self._bars = Progress(*columns, console=self.console, auto_refresh=False, disable=not live)
-        self._live = live
+        self._bars = Progress(*columns, console=self.console, auto_refresh=False, disable=not self.console.is_terminal)
         self._tasks: dict[str, TaskID] = {}
         self._began = self._spoke = time.monotonic()
 
@@ -43,7 +41,7 @@ class Console:
             if name not in self._tasks:
                 self._tasks[name] = self._bars.add_task(name, total=1.0, note="")
             self._bars.update(self._tasks[name], completed=share or 0.0, note=note)
-        if self._live:
+        if self.console.is_terminal:
             self._bars.refresh()
         elif jobs and time.monotonic() - self._spoke > LINE_SECONDS:
             self._spoke = time.monotonic()

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cta.envs.names import is_visual
 from cta.scores.records import by_score, by_seed
@@ -81,46 +81,33 @@ class Rates:
 
     def measured(self, agent: str, dataset: str, seeds: int, rate: float) -> None:
         """A run in progress makes so many seed-steps per second."""
-        old = (agent, dataset, seeds, "measured")
-        self.speeds = [s for s in self.speeds if (s.agent, s.dataset, s.seeds, s.source) != old]
-        self.speeds.append(Speed(agent, dataset, seeds, rate, "measured", self.device, START_S))
+        speed = Speed(agent, dataset, seeds, rate, "measured", self.device, START_S)
+        self.speeds = [*(old for old in self.speeds if replace(old, rate=rate) != speed), speed]
 
-    def speed(self, agent: str, dataset: str, seeds: int, *, anywhere: bool = False) -> Speed | None:
-        """The best knowledge of this device, or of `anywhere`: same dataset and seeds, then same dataset, then same
-        agent, then the plan's.
-        """
-
-        def nearness(speed: Speed) -> tuple[bool, bool, bool, float]:
-            other = speed.device != self.device
-            return other, speed.dataset != dataset, speed.seeds != seeds, abs(speed.seeds - seeds)
-
-        mine = [s for s in reversed(self.speeds) if s.agent == agent and (anywhere or s.device == self.device)]
+    def speed(self, agent: str, dataset: str, seeds: int) -> Speed | None:
+        """The nearest that is known: of this device, then of this dataset, then of as many seeds; else the plan's."""
         # Images take a time of their own.
-        mine = [s for s in mine if is_visual(s.dataset) == is_visual(dataset)]
-        if mine:
-            return min(mine, key=nearness)
-        guess = self.guesses.get(agent)
-        return Speed(agent, dataset, 4, guess, "given in the plan", "another machine", START_S) if guess else None
+        mine = [s for s in reversed(self.speeds) if s.agent == agent and is_visual(s.dataset) == is_visual(dataset)]
+        if not mine and (guess := self.guesses.get(agent)):
+            mine = [Speed(agent, dataset, 4, guess, "given in the plan", "another machine", START_S)]
+        near = lambda s: (s.device != self.device, s.dataset != dataset, abs(s.seeds - seeds))  # noqa: E731
+        return min(mine, key=near, default=None)
 
     def known(self, agent: str) -> bool:
-        """Whether this agent's speed was recorded or measured on such a device, rather than guessed."""
+        """Whether this agent's speed was recorded or measured on such a device."""
         return any(speed.agent == agent and speed.device == self.device for speed in self.speeds)
 
-    def train_seconds(
-        self, agent: str, dataset: str, seeds: int, steps: int, *, anywhere: bool = False
-    ) -> float | None:
+    def train_seconds(self, agent: str, dataset: str, seeds: int, steps: int) -> float | None:
         """Time for `steps` steps of `seeds` seeds together; None if nothing is known.
 
         Fewer seeds than were measured are taken to save half of what they would on a machine that does one after the
         other, more seeds to cost all of it.
         """
-        known = self.speed(agent, dataset, seeds, anywhere=anywhere)
-        if known is None:
+        if (known := self.speed(agent, dataset, seeds)) is None:
             return None
-        step_s = known.seeds / known.rate * (SLOWER if known.source == "measured" else 1.0)
         share = seeds / known.seeds
-        step_s *= share if share > 1 else 0.5 + 0.5 * share
-        return steps * step_s + known.start
+        step_s = known.seeds / known.rate * (share if share > 1 else 0.5 + 0.5 * share)
+        return steps * step_s * (SLOWER if known.source == "measured" else 1.0) + known.start
 
     def generate_seconds(self, rows: int, cores: int) -> float:
         return rows / (cores * self.guesses.get("rows_per_core", ROWS_PER_CORE))

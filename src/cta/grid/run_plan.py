@@ -50,8 +50,7 @@ def _summary(screen: RichConsole, runner: Runner) -> int:
     """What is there now, what was left, what failed and why; the exit code."""
     space = runner.space
     for cell in space.plan.cells:
-        known = space.out.cell(cell.key)
-        if known.rows:
+        if space.out.cell(cell.key).rows:
             screen.print(f"{cell.name}: {space.missing(cell) or 'complete by this plan'}", markup=False)
     left = [part for cell in space.plan.cells for part in space.left(cell)]
     lost = [part for cell in space.plan.cells for part in space.lost(cell)]
