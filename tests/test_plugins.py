@@ -140,6 +140,17 @@ def test_a_name_in_a_run_imports_nothing(module, tmp_path, capfd):
     assert json.loads((tmp_path / "RUN" / "status.json").read_text())["state"] == "finished"
 
 
+def test_a_folder_brings_no_modules(tmp_path):
+    """A file of the name of a module, in the folder that a command is given in, is not imported by its processes."""
+    (tmp_path / "mujoco.py").write_text("open('ran', 'w')")
+    (tmp_path / "threading.py").write_text("open('ran', 'w')")
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    subprocess.run([*plugins.PYTHON, "-m", "cta", "doctor"], cwd=tmp_path, env=environment, check=True)
+    assert not (tmp_path / "ran").exists()
+    begun = [path.name for path in (ROOT / "src").rglob("*.py") if "sys.executable" in path.read_text()]
+    assert begun == ["plugins.py"]
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -1,4 +1,4 @@
-"""Code of one's own, named `module:name` on the command line."""
+"""Code of one's own, named `module:name` on the command line; nothing else that lies about is imported."""
 
 import importlib
 import os
@@ -7,6 +7,8 @@ from typing import Any
 
 from cta.errors import CtaError
 
+PYTHON = [sys.executable, "-P"]
+"""How processes of ours begin: what lies in the current folder, perhaps a stranger's, is not imported by its name."""
 loaded: list[str] = []
 """What has been asked for in this process."""
 

@@ -25,6 +25,7 @@ from cta.data import TrajectoryDataset
 from cta.envs.datasets import open_dataset
 from cta.errors import CtaError
 from cta.io.provenance import hardware
+from cta.plugins import PYTHON
 from cta.presets import agent_preset
 from cta.training.fast import make_learner
 from cta.training.learner import spec_of
@@ -103,7 +104,7 @@ def _ask(case: Case, kind: str, cache: str) -> tuple[list[Entry], dict[str, Any]
     # The package may stand on PYTHONPATH only, and the folder we were started from must not hide it.
     path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path, "JAX_COMPILATION_CACHE_DIR": cache}
-    call, request = [sys.executable, "-m", "cta.bench.cases"], json.dumps({"case": asdict(case), "do": kind})
+    call, request = [*PYTHON, "-m", "cta.bench.cases"], json.dumps({"case": asdict(case), "do": kind})
     # An interruption kills the child: `run` does not leave it training.
     done = subprocess.run(call, env=environment, input=request, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:

@@ -11,6 +11,7 @@ from functools import cache
 from importlib import import_module
 
 from cta.errors import CtaError
+from cta.plugins import PYTHON
 
 BACKENDS = ("egl", "osmesa")
 _PROBE = "import mujoco; context = mujoco.GLContext(8, 8); context.make_current(); context.free()"
@@ -25,7 +26,7 @@ def find_backend() -> str | None:
     """
     asked = os.environ.get("MUJOCO_GL", "").lower()
     for backend in (asked,) if asked in BACKENDS else BACKENDS:
-        command = [sys.executable, "-c", _PROBE]
+        command = [*PYTHON, "-c", _PROBE]
         probe = subprocess.run(command, env=os.environ | _settings(backend), capture_output=True, check=False)
         if probe.returncode == 0:
             return backend

@@ -22,6 +22,7 @@ import numpy as np
 
 from cta.envs.protocol import Episode, Step
 from cta.errors import CtaError
+from cta.plugins import PYTHON
 
 START_SECONDS = 60.0
 """Time granted to a new process, and for each environment it makes, on top of the time for an answer."""
@@ -82,7 +83,7 @@ class Worker:
         self._answers = select.poll()
         self._answers.register(self._connection.fileno(), select.POLLIN)
         descriptor = theirs.fileno()
-        command = [sys.executable, "-m", "cta.evaluation.worker", str(descriptor), str(os.getpid()), *self._arguments]
+        command = [*PYTHON, "-m", "cta.evaluation.worker", str(descriptor), str(os.getpid()), *self._arguments]
         # One thread each: the workers together are what fills the cores.
         settings = {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": self._messages, "stderr": self._messages}

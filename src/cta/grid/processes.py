@@ -18,6 +18,7 @@ from cta.grid.cells import Cell
 from cta.grid.units import Pending, Unit, listed
 from cta.grid.workspace import Workspace
 from cta.io.file_lock import lock
+from cta.plugins import PYTHON
 from cta.scores.schema import RANDOM, WHOLE
 
 TRAIN, DATA, SCORE, PACK = "train", "data", "score", "pack"
@@ -54,7 +55,7 @@ class Process:
         job.log.parent.mkdir(parents=True, exist_ok=True)
         with job.log.open("ab") as file:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "cta.cli.child", str(os.getpid()), *first, *job.words],
+                [*PYTHON, "-m", "cta.cli.child", str(os.getpid()), *first, *job.words],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
