@@ -229,6 +229,17 @@ def test_a_part_that_does_not_fit_is_not_spliced(shelf, tmp_path, headers):
     assert [wanted for path, wanted in shelf.ranges if "-val" in path][-2:] == ["bytes=15000-", None]
 
 
+@pytest.mark.parametrize("tag", [b"\xff\xfe", b'"a"\r\nX: y', '"→"'.encode(), b""])
+def test_a_damaged_tag_begins_again(shelf, tmp_path, tag):
+    shelf.cut_after = 5_000
+    with pytest.raises(CtaError):
+        download(NAME, tmp_path / "data", extra_mirrors=[shelf.address])
+    shelf.cut_after = None
+    (tmp_path / "data" / f".{NAME}-val.npz.part.tag").write_bytes(tag)
+    paths = download(NAME, tmp_path / "data", extra_mirrors=[shelf.address])
+    assert [path.read_bytes() for path in paths] == [shelf.files[f"/{path.name}"] for path in paths]
+
+
 def test_another_version_under_the_same_tag_is_found_by_testing_the_archive(shelf, tmp_path):
     shelf.cut_after = 5_000
     with pytest.raises(CtaError):

@@ -87,10 +87,10 @@ def test_a_damaged_checkpoint_is_noticed_whichever_file_it_is(saved, how):
 def test_arrays_that_are_not_those_saved_are_noticed(saved):
     manifest = saved.folder / "20" / "manifest.json"
     values = json.loads(manifest.read_text())
-    values["arrays"]["networks/net"] = "0" * 64
-    manifest.write_text(json.dumps(values))
-    with pytest.raises(Damaged, match="'networks/net' is not what was saved"):
-        saved.load_networks(20, {"net": np.zeros(1)})
+    for arrays in (values["arrays"] | {"networks/net": "0" * 64}, {}):  # also one that the manifest does not know
+        manifest.write_text(json.dumps(values | {"arrays": arrays}))
+        with pytest.raises(Damaged, match="'networks/net' is not what was saved"):
+            saved.load_networks(20, {"net": np.zeros(1)})
     aside = saved.set_aside(20)
     assert saved.steps() == [10] and aside.name == "damaged-20" and aside.is_dir()
     saved.save(state_of(20))

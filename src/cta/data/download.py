@@ -99,6 +99,12 @@ def _tag_file(partial: Path) -> Path:
     return partial.with_name(f"{partial.name}.tag")
 
 
+def _tag(partial: Path) -> str:
+    """What that file says; nothing if it is not there, or is nothing that a server could have said."""
+    found = _tag_file(partial).read_bytes() if _tag_file(partial).is_file() else b""
+    return found.decode() if re.fullmatch(rb"[ -~]{1,200}", found) else ""
+
+
 def _discard(partial: Path) -> None:
     for file in (partial, _tag_file(partial)):
         file.unlink(missing_ok=True)
@@ -107,7 +113,7 @@ def _discard(partial: Path) -> None:
 def _transfer(url: str, partial: Path) -> None:
     """Bring `partial` to its full length, from where an earlier transfer of the same version stopped."""
     have = _size(partial)
-    tag = _tag_file(partial).read_text() if have and _tag_file(partial).exists() else ""
+    tag = _tag(partial) if have else ""
     headers = {"User-Agent": "cta"} | ({"Range": f"bytes={have}-", "If-Range": tag} if tag else {})
     try:
         response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT_SECONDS)

@@ -147,7 +147,7 @@ class Checkpoints:
                 old = "if an old version of cta wrote it, which had none, --unverified uses it as it is"
                 raise CtaError(f"{where}: manifest.json is missing, so the checkpoint may be damaged; {old}")
             self._notice(f"notice: checkpoints in {self.folder} have no manifest.json: they are used unverified")
-            manifest = {"files": {}, "arrays": {}}
+            manifest = {"files": {}, "arrays": None}
         self._compare(where, manifest)
         try:
             # The files before anything tries to make sense of them.
@@ -156,10 +156,8 @@ class Checkpoints:
             arrays = {} if changed else _read_arrays(where, items)
         except Exception as error:
             raise Damaged(f"{where}: this checkpoint cannot be read ({_reason(error)})") from error
-        for name, digest in manifest["arrays"].items():
-            wanted = "networks" if name.startswith("networks/") else "training"
-            if not changed and wanted in items and (name not in arrays or _digest(arrays[name]) != digest):
-                changed = [f"'{name}'"]
+        if not changed and manifest["arrays"] is not None:
+            changed = _changed_arrays(manifest["arrays"], arrays, items)
         if changed:
             raise Damaged(f"{where}: this checkpoint is damaged ({changed[0]} is not what was saved)")
         if self._owner and any(array.shape[:1] != (len(self._owner["seeds"]),) for array in arrays.values()):
@@ -256,6 +254,16 @@ def _file_digests(folder: Path, items: Collection[str] = ("networks", "training"
 
 def _is_in(file: str, items: Collection[str]) -> bool:
     return "/" not in file or file.split("/")[0] in items
+
+
+def _changed_arrays(digests: dict[str, str], arrays: Arrays, items: Collection[str]) -> list[str]:
+    """Of those that are there or should be; one that the manifest does not know is changed, too."""
+    wanted = {name for name in digests if ("networks" if name.startswith("networks/") else "training") in items}
+    return [
+        f"'{name}'"
+        for name in sorted(wanted | set(arrays))
+        if name not in arrays or _digest(arrays[name]) != digests.get(name)
+    ]
 
 
 def _digest(array: np.ndarray) -> str:
