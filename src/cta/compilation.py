@@ -29,10 +29,7 @@ _keeping = False
 
 
 def keep_programs() -> None:
-    """Keep executables, too (`cta.training.executable_cache`).
-
-    For commands only: a notebook may have replaced our functions.
-    """
+    """Keep executables, too (`executable_cache`). For commands only: a notebook may have replaced our functions."""
     global _keeping
     _keeping = True
 

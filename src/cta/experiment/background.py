@@ -151,8 +151,7 @@ class _Beside(BackgroundEvaluation):
     def _diverged(self, seed: int, step: int) -> None:
         text = f"seed {seed} is not scored at step {step:,}: its policy gives actions that are not numbers"
         self._trainer.health.refuse(seed, step)
-        self._trainer.console.loud(text)
-        self._trainer.run.note("seed-stopped", text, step=step, seed=seed)
+        self._trainer.tell("seed-stopped", text, step=step, seed=seed)
 
     def _count_retries(self, step: int, count: int) -> None:
         run, cause = self._trainer.run, self._evaluator.last_failure

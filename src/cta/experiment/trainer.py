@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from functools import partial
 from typing import Any
 
 import jax
@@ -71,8 +72,8 @@ class Trainer:
             self.units = run_units(self.run, config)
             train = in_units(train, self.units)
             validation = None if validation is None else in_units(validation, self.units)
-            options: Any = {"keep": self._to_keep, "notice": self._notice, "unverified": self._unverified}
-            checkpoints = Checkpoints(self.run.checkpoints, create=True, config=config, **options)
+            options: Any = {"keep": self._to_keep, "notice": partial(self.tell, "changed"), "config": config}
+            checkpoints = Checkpoints(self.run.checkpoints, create=True, unverified=self._unverified, **options)
             checkpoints.clear_remains()
             stack.callback(checkpoints.close)
             if validation is not None and config.eval_interval and not self.evaluates:
@@ -145,7 +146,7 @@ class Trainer:
         log.keep(lambda row: whole_number(row, "step", log.path) <= group.step)
         logged = str(group.step // self.config.log_interval * self.config.log_interval)
         if logged != "0" and not any(row["step"] == logged for row in log.read()):
-            self._notice(f"{log.path} has no row of step {logged}: rows were lost, which nothing brings back")
+            self.tell("changed", f"{log.path} has no row of step {logged}: rows were lost, which nothing brings back")
         self._log_size = log.size()
         if self.offline is not None:
             self.offline.trim(group.step)
@@ -158,9 +159,7 @@ class Trainer:
                 stacked = checkpoints.load_networks(step, group.structure.networks)
                 unscored[step] = split_seeds(stacked, len(self.config.seeds))
             except CtaError as error:
-                text = f"the evaluation at step {step:,} is lost: {error}"
-                self.console.loud(text)
-                self.run.note("evaluation-lost", text, step=step)
+                self.tell("evaluation-lost", f"the evaluation at step {step:,} is lost: {error}", step=step)
         return unscored
 
     def _newest(self, group: SeedGroup, checkpoints: Checkpoints) -> TrainState | None:
@@ -175,10 +174,10 @@ class Trainer:
                 self.run.note("checkpoint-damaged", str(error), step=step)
         return None
 
-    def _notice(self, text: str) -> None:
+    def tell(self, kind: str, text: str, *, step: int | None = None, seed: int | None = None) -> None:
         """What should not be missed, on the terminal and in events.csv."""
         self.console.loud(text)
-        self.run.note("changed", text, step=self.step)
+        self.run.note(kind, text, step=self.step if step is None else step, seed=seed)
 
     def _to_keep(self, steps: list[int]) -> set[int]:
         """Asked by the thread that writes checkpoints, after each of them."""
@@ -281,7 +280,7 @@ class Trainer:
                 log.scalars(seed, group.step, metrics | {"training/steps_per_s": self._rate})
         log = self.run.train_log()
         if log.size() < self._log_size:
-            self._notice(f"{log.path} was emptied or removed while the run wrote to it: earlier rows are lost")
+            self.tell("changed", f"{log.path} was emptied or removed while the run wrote to it: earlier rows are lost")
         log.append(rows)
         self._log_size = log.size()
         self.console.metrics(group.step, self.config.steps, rows, self._rate)

@@ -58,19 +58,13 @@ class WandbLog:
     def __init__(self, run_dir: Path, config: Mapping[str, Any], seeds: Sequence[int], group: str | None):
         wandb = import_wandb()
         try:
-            self._runs = {
-                seed: wandb.init(
-                    project="cta",
-                    group=group or run_dir.name,
-                    name=f"{run_dir.name}-seed{seed}",
-                    id=f"{run_dir.parent.name}-{run_dir.name}-seed{seed}",
-                    resume="allow",
-                    dir=run_dir,
-                    config={**config, "seed": seed},
-                    reinit="create_new",
-                )
-                for seed in seeds
-            }
+            common = {"project": "cta", "group": group or run_dir.name, "dir": run_dir}
+            common |= {"resume": "allow", "reinit": "create_new"}
+            self._runs = {}
+            for seed in seeds:
+                name = f"{run_dir.name}-seed{seed}"
+                own = {"name": name, "id": f"{run_dir.parent.name}-{name}", "config": {**config, "seed": seed}}
+                self._runs[seed] = wandb.init(**common, **own)
         except wandb.Error as error:
             why = str(error).splitlines()[0].rstrip(".")
             raise CtaError(f"Weights & Biases: {why}; without a connection, set WANDB_MODE=offline") from error
