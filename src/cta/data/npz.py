@@ -1,7 +1,6 @@
 """Reading and writing OGBench's npz files: never unpickled, never half written, never a second copy in memory."""
 
 import json
-import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from cta.errors import CtaError
-from cta.io.files import writing
+from cta.io.files import sync_folder, writing
 from cta.io.json_files import parse_json
 from cta.io.shapes import known_maker
 
@@ -54,11 +53,7 @@ def write_npz(path: Path, columns: Mapping[str, Column], provenance: Mapping[str
             text = np.array(json.dumps(provenance, sort_keys=True))
             _write_entry(archive, PROVENANCE_KEY, Column(text.dtype, (), [text]))
     with suppress(OSError):  # a rename survives a power cut once its folder is on the disk, where the file system can
-        handle = os.open(Path(path).parent, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync_folder(Path(path).parent)
 
 
 def _write_entry(archive: zipfile.ZipFile, key: str, values: Column) -> None:

@@ -92,19 +92,18 @@ def network_shapes(agent: Agent, spec: Spec) -> Networks:
     return jax.eval_shape(lambda key: agent.init(key, spec), jax.random.key(0))
 
 
+def arrays_read(function: Callable[..., Any], networks: Networks, *inputs: Any) -> set[str]:
+    """Names of the arrays that `function(networks, *inputs)` reads, found by tracing it; all shapes are numbers."""
+    traced, names = export.export(jax.jit(function), platforms=["cpu"])(networks, *inputs), list(flatten(networks))
+    return {names[index] for index in traced.module_kept_var_idx if index < len(names)}
+
+
 @cache
 def read_by_act(agent: Agent, spec: Spec) -> set[str]:
-    """Names of the arrays that `agent.act` reads at any temperature, found by tracing it."""
-    shapes = network_shapes(agent, spec)
-    dtype = np.float32 if spec.image_shape is None else np.uint8
-    observations = jax.ShapeDtypeStruct((1, *spec.observation_shape), dtype)
-
-    def act(networks: Networks, observations: Any, goals: Any) -> Any:
-        return agent.act(networks, observations, goals, jax.random.key(0), 1.0)[0]
-
-    traced = export.export(jax.jit(act), platforms=["cpu"])(shapes, observations, observations)
-    names = list(flatten(shapes))
-    return {names[index] for index in traced.module_kept_var_idx if index < len(names)}
+    """Names of the arrays that `agent.act` reads at any temperature."""
+    dtype, key = np.float32 if spec.image_shape is None else np.uint8, jax.random.key(0)
+    pair = [jax.ShapeDtypeStruct((1, *spec.observation_shape), dtype)] * 2
+    return arrays_read(lambda n, s, g: agent.act(n, s, g, key, 1.0)[0], network_shapes(agent, spec), *pair)
 
 
 def pack(item: Candidate, precision: Precision = "float32") -> bytes:

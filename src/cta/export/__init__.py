@@ -23,6 +23,7 @@ from cta.agents.policy import QUESTIONS, GoalPolicy, answer
 from cta.config import to_dict
 from cta.errors import CtaError
 from cta.experiment import Run, RunPolicy
+from cta.experiment.weights import arrays_read
 from cta.export import load as loader
 from cta.io import provenance
 from cta.io.files import user_path, write_whole
@@ -137,13 +138,8 @@ def _program(
         whole: Any = {**unread, **weights}
         return function(unflatten(networks, whole, "weights"), *values)
 
-    def export(weights: dict[str, Any], values: list[Any]) -> jax.export.Exported:
-        return jax.export.export(jax.jit(of_flat), platforms=PLATFORMS)(weights, *values)
-
-    # Which weights are read shows only where shapes are numbers. Flat arguments come in the order of sorted names.
-    order = sorted(shapes)
-    read = [order[i] for i in export(shapes, [_one(value) for value in inputs]).module_kept_var_idx if i < len(order)]
-    made = export({name: shapes[name] for name in read}, inputs)
+    read = sorted(arrays_read(function, networks, *map(_one, inputs)))
+    made = jax.export.export(jax.jit(of_flat), platforms=PLATFORMS)({name: shapes[name] for name in read}, *inputs)
     outputs = [output, *(f"memory{i}" for i in range(len(made.out_avals) - 1))]
     return {
         "content": bytes(made.serialize()),

@@ -60,6 +60,15 @@ def writing(path: Path) -> Iterator[BinaryIO]:
             fresh.unlink()
 
 
+def sync_folder(folder: Path) -> None:
+    """Make a rename in it survive a power cut."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
 def read_content(path: Path) -> bytes:
     """All of a file; whatever is in the way is one line that names it."""
     try:

@@ -29,6 +29,7 @@ from cta import __version__
 from cta.agents import Networks
 from cta.config import RunConfig, to_dict
 from cta.errors import CtaError
+from cta.io.files import sync_folder as _sync
 from cta.io.files import write_whole
 from cta.io.json_files import check_shape, read_json
 from cta.training.learner import TrainState
@@ -301,15 +302,6 @@ def _read_arrays(folder: Path, items: Collection[str]) -> Arrays:
     with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as reader:
         stored = reader.restore(folder.absolute(), args=wanted)
     return {name: np.asarray(array) for item in items for name, array in stored[item].items()}
-
-
-def _sync(folder: Path) -> None:
-    """Make a rename survive a power cut."""
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
 
 
 def _reason(error: Exception) -> str:
