@@ -225,6 +225,14 @@ def test_a_click_plays_the_transition_and_has_a_link(browser, page_file):
     with opened(browser, page_file, part="#point-0-13") as page:
         wait_until(page, lambda: "Pair 13." in page.inner_text("#map"))
         assert -5 < page.locator("#map").bounding_box()["y"] < 200
+    with opened(browser, page_file, part="#point-0-4") as page:
+        # In this pair nothing changes, so there is no task that others could share.
+        assert "Pair 4." in page.inner_text("#map")
+        heads = page.locator("#map h3").all_inner_texts()
+        assert (
+            any(re.search(r"The \d+ nearest$", head) for head in heads)
+            and page.locator("#map .near .good").count() == 0
+        )
     with opened(browser, page_file, part="#point-9-99999") as page:
         assert "Pair 7." in page.inner_text("#map")
 

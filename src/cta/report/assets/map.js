@@ -225,10 +225,12 @@ const analogyMaps = (maps, world, key) => {
   const listOf = ({ map }) => {
     const i = shared.chosen, near = map.neighbours(shared.metric, i, shared.elsewhere), same = near.filter((j) => map.task.at(j) === map.task.at(i)).length;
     const where = shared.elsewhere ? "other contexts" : map.among || "pairs of other episodes";
-    return el("div", {}, el("h3", {}, panes.length > 1 ? `${map.label}: ` : "", `${same} of the ${near.length} nearest have the same task`),
+    // Pairs in which nothing or several things change have no task to share.
+    const named = !GREYS.has(map.tasks[map.task.at(i)]);
+    return el("div", {}, el("h3", {}, panes.length > 1 ? `${map.label}: ` : "", named ? `${same} of the ${near.length} nearest have the same task` : `The ${near.length} nearest`),
       el("p", { class: "note" }, `Nearest by ${shared.metric === "l2" ? "Euclidean distance" : shared.metric} of ${map.representation || "the analogies"}, from ${where}.`),
       el("ol", { class: "near" }, near.map((j, place) => {
-        const [task, context] = [map.tasks[map.task.at(j)], map.contexts[map.context.at(j)]], good = map.task.at(j) === map.task.at(i);
+        const [task, context] = [map.tasks[map.task.at(j)], map.contexts[map.context.at(j)]], good = named && map.task.at(j) === map.task.at(i);
         return el("li", {}, el("button", { type: "button", class: good ? "good" : null, "data-point": j, "aria-label": `Nearest analogy ${place + 1}: ${task}; context ${spoken(context)}`, onclick: () => shared.choose(j, true) },
           pairOf(map, j, world), el("span", { class: "key" }, swatch(taskTints[map.task.at(j)]), task), beside(context, map.contexts[map.context.at(i)])));
       })));
