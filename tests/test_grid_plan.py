@@ -65,7 +65,7 @@ def test_the_other_plans_are_the_issues_cells():
         ("seeds = true\n[[cells]]\ndataset = 'desk-play-v0'\nagents = ['cta']", "seeds: True is not a list"),
         (
             "condition = 'held-out'\n[[cells]]\ndataset = 'cube-single-play-v0'\nagents = ['cta']",
-            "no components to hold out",
+            "no dataset with pairs to hold out",
         ),
         (
             "condition = 'cut'\n[[cells]]\ndataset = 'desk-play-v0'\nagents = ['cta']",

@@ -78,9 +78,8 @@ def test_the_page_ends_in_a_policy(page):
     assert found.files.provenance()["dataset"]["held_out_episodes"] == 10
     assert "validation/total_loss" in (folder / "run" / "train.csv").read_text().splitlines()[0]
     scored = (folder / "run" / "evaluate.csv").read_text().splitlines()
-    assert (
-        len(scored) == 2 and scored[1].startswith("walk,gcivl-dual,batch_size=16;") and ",whole,0,6,1,2," in scored[1]
-    )
+    assert len(scored) == 2 and ",whole,0,6,1,2," in scored[1]
+    assert scored[1].startswith('walk,gcivl-dual,"batch_size=16;')
 
 
 USE = """

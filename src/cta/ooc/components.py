@@ -119,8 +119,8 @@ def find_layout(dataset_name: str) -> Layout:
     named = re.fullmatch(r"(?:visual-)?(scene|puzzle-(\d)x(\d))-[^-]+-[^-]+", dataset_name)
     if named is None:
         raise CtaError(
-            f"'{dataset_name}' has no components to hold out: the worlds that have are scene, puzzle-RxC, desk and "
-            "lights-3x3; a file is known by its name (scene-play-v0.npz) or by --env"
+            f"'{dataset_name}' is no dataset with pairs to hold out: these are scene-play-v0, puzzle-RxC-play-v0, "
+            "desk-play-v0 and lights-RxC-play-v0; a file is known by its name (scene-play-v0.npz) or by --env"
         )
     return SCENE if named[1] == "scene" else _puzzle_layout(named[1], int(named[2]), int(named[3]))
 
