@@ -206,6 +206,13 @@ class GcivlConfig(ImplicitValueConfig):
 
     alpha: NotNegative = 10.0
     """Temperature of the advantage weights."""
+    share_encoders: bool = False
+    """Images, conditioning dual: one encoder of states and one of goals for all networks, trained by all losses."""
+
+    def check(self) -> None:
+        super().check()
+        if self.share_encoders and self.conditioning != "dual":
+            raise CtaError("--agent.share-encoders is for gcivl-dual: only there are states and goals apart")
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,8 @@ def _levels(where: str, subgoal_steps: int, batch_size: int) -> Rule:
 
 
 MAZES = ("pointmaze", "antmaze", "humanoidmaze")
-SMALL_WORLDS = "desk-* lights-[23]x?-* lights-4x[23]-*"
+PIXEL_WORLDS = "visual-desk-* visual-lights-*"
+SMALL_WORLDS = f"desk-* lights-[23]x?-* lights-4x[23]-* {PIXEL_WORLDS}"
 BOARDS = "lights-4x[456]-*"
 """Larger ones, with the paper's networks."""
 EMBEDDED = f"{SMALL_WORLDS} {BOARDS}"
@@ -86,6 +87,7 @@ RULES = (
     *SMALL_SIZE,
     Rule(AgentConfig, EMBEDDED, {"discount": 0.95, "p_aug": 0.0}),
     Rule(AgentConfig, "lights-4x4-*", {"discount": 0.97}),
+    Rule(AgentConfig, PIXEL_WORLDS, {"lr": 3e-4}),
     Rule(TwoLevelConfig, EMBEDDED, {"subgoal_steps": 5, "policy_rep_grad_stop": True}),
 )
 """In this order: a later one wins."""

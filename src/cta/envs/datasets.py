@@ -123,7 +123,7 @@ def provenance(name: str, *, split: str, episodes: int, episode_steps: int, seed
         "seed": seed,
         "versions": versions(EMBEDDED if name in DESK_DATASETS else SIMULATOR),
     }
-    if is_visual(name):
+    if is_visual(name) and name not in DESK_DATASETS:
         record["rendering"] = gl.find_backend()
     return record
 

@@ -9,7 +9,7 @@ and everything that happens is a pure function of the two. Nothing here draws, r
 `desk_vector` and `desk_draw`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cta.envs.lights import board
-from cta.envs.names import LIGHTS_SIZES, lights_patterns
+from cta.envs.names import DESK_DATASETS, LIGHTS_SIZES, lights_patterns
 from cta.errors import CtaError
 
 SPEED = 0.2
@@ -87,6 +87,8 @@ class DeskWorld:
     reach: float = CATCH
     """Of its buttons: smaller where they stand closer, so that one press never is two."""
     episode_limit: int = EPISODE_LIMIT
+    pixels: bool = False
+    """Its observations are images (`desk_pixels`)."""
 
     @property
     def dataset_name(self) -> str:
@@ -262,7 +264,9 @@ def host_device() -> Any:
         return jax.local_devices()[0]
 
 
-WORLDS: dict[str, DeskWorld] = {world.name: world for world in (_desk(), *(_lights(*size) for size in LIGHTS_SIZES))}
+STATES = [_desk(), *(_lights(*size) for size in LIGHTS_SIZES)]
+VISUAL = [replace(world, name=f"visual-{world.name}", pixels=True) for world in STATES]
+WORLDS = {world.name: world for world in (*STATES, *VISUAL) if world.dataset_name in DESK_DATASETS}
 
 
 def find_world(name: str) -> DeskWorld | None:

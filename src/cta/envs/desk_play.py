@@ -21,10 +21,10 @@ from cta.envs.desk import (
     find_world,
     handles,
     host_device,
-    observe,
     step,
     unlocked,
 )
+from cta.envs.desk_pixels import see_all
 from cta.errors import CtaError
 
 NEAR = 0.06
@@ -166,7 +166,7 @@ def _play_all(world: DeskWorld, steps: int, seeds: list[tuple[int, ...]], advanc
         drawn = [draw_episode(world, steps, seed) for seed in these + these[-1:] * (together - len(these))]
         with jax.default_device(host_device()):
             states, actions, _ = play(world, jax.tree.map(lambda *values: np.stack(values), *drawn))
-            arrays = jax.tree.map(np.asarray, (observe(states), states, actions))
+            arrays = jax.tree.map(np.asarray, (see_all(world, states), states, actions))
         if made is None:
             made = jax.tree.map(lambda array: np.empty((len(seeds), *array.shape[1:]), array.dtype), arrays)
         for whole, part in zip(jax.tree.leaves(made), jax.tree.leaves(arrays), strict=True):
@@ -184,7 +184,7 @@ def _dataset(
     terminals[:, -1] = True
     qpos = np.concatenate([states.gripper, np.asarray(states.grip)[..., None], states.parts], axis=-1)
     return TrajectoryDataset.from_arrays(
-        observations=observations.reshape(episodes * steps, -1),
+        observations=observations.reshape(episodes * steps, *observations.shape[2:]),
         actions=actions.reshape(episodes * steps, -1),
         terminals=terminals.reshape(-1),
         info={

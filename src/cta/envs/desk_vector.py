@@ -14,10 +14,10 @@ from cta.envs.desk import (
     DeskTask,
     DeskWorld,
     host_device,
-    observe,
     step,
     success,
 )
+from cta.envs.desk_pixels import see
 from cta.envs.protocol import Episode, Step
 from cta.errors import CtaError
 
@@ -36,7 +36,7 @@ def start_and_goal(task: DeskTask, seed: int) -> tuple[DeskState, DeskState]:
 def _advance(world: DeskWorld, states: DeskState, goals: DeskState, actions: Array) -> tuple[DeskState, Array, Array]:
     """All slots one step on: states, observations and whether each is at its goal."""
     states = jax.vmap(partial(step, world))(states, actions)
-    return states, observe(states), success(states, goals)
+    return states, see(world, states), success(states, goals)
 
 
 def world_of(dataset_name: str) -> DeskWorld:
@@ -55,7 +55,7 @@ class DeskVectorWorld:
         self.action_dim = ACTION_DIM
         idle = start_and_goal(world.tasks[0], 0)
         self._states, self._goals = (jax.tree.map(lambda value: np.stack([value] * slots), state) for state in idle)
-        self._goal_observations = np.asarray(observe(self._goals))
+        self._goal_observations = np.asarray(see(self.world, self._goals))
         self._steps = np.full(slots, self.max_episode_steps)
         self._pending: tuple[Array, Array] | None = None
 
@@ -67,8 +67,8 @@ class DeskVectorWorld:
             if start:
                 states, self._goals, reached = jax.tree.map(np.array, (states, self._goals, reached))
                 self._begin(start, states, reached)
-                observations = observe(states)
-                self._goal_observations = np.asarray(observe(self._goals))
+                observations = see(self.world, states)
+                self._goal_observations = np.asarray(see(self.world, self._goals))
         self._states = states
         self._pending = observations, reached
 

@@ -22,7 +22,13 @@ MAZE_STATE_DIMS = {"pointmaze": 2, "antmaze": 29, "humanoidmaze": 69}
 EXPERT_FAMILIES = ("antmaze", "humanoidmaze")
 LIGHTS_SIZES = tuple((rows, columns) for rows in range(2, 5) for columns in range(2, 7))
 """Rows and columns of the boards of the embedded lights worlds."""
-DESK_DATASETS = ("desk-play-v0", *(f"lights-{rows}x{columns}-play-v0" for rows, columns in LIGHTS_SIZES))
+VISUAL_DESK_DATASETS = ("visual-desk-play-v0", "visual-lights-3x3-play-v0")
+DESK_DATASETS = (
+    "desk-play-v0",
+    *(f"lights-{rows}x{columns}-play-v0" for rows, columns in LIGHTS_SIZES),
+    *VISUAL_DESK_DATASETS,
+)
+"""Play data of the embedded worlds."""
 PIXELS = (64, 64, 3)
 
 

@@ -55,6 +55,8 @@ class DeskScene:
         """The present state, left, and the goal, right, as an image (height, width, 3) uint8 with even sides."""
         from cta.envs.desk_draw import frame
 
+        if self.world.pixels:
+            return _enlarged(np.concatenate([self._observation, self._goal], axis=1))
         if self._goal_image is None:
             self._goal_image = frame(self.world, self._goal, title="goal")
         present = frame(self.world, self._observation, title=f"{self._title}, step {self._steps}")
@@ -84,9 +86,13 @@ class OgbenchScene:
 
     def frame(self) -> np.ndarray:
         assert self._world.goal_frame is not None
-        image = np.concatenate([self._world.render(), self._world.goal_frame], axis=1)
-        times = -(-LEAST_HEIGHT // image.shape[0])
-        return image.repeat(times, axis=0).repeat(times, axis=1)
+        return _enlarged(np.concatenate([self._world.render(), self._world.goal_frame], axis=1))
+
+
+def _enlarged(image: np.ndarray) -> np.ndarray:
+    """As many times as large as a person needs it."""
+    times = -(-LEAST_HEIGHT // image.shape[0])
+    return image.repeat(times, axis=0).repeat(times, axis=1)
 
 
 Scene = DeskScene | OgbenchScene

@@ -38,7 +38,7 @@ def record_rollouts(run: RunRecord, *, episodes: int) -> tuple[list[dict[str, An
     They are the first evaluation episodes of each task, whatever their outcome.
     """
     world = find_world(run.dataset)
-    if world is None:
+    if world is None or world.pixels:
         return _videos(run)
     if not any((run.path / "checkpoints").glob("[0-9]*")):
         return [], "no rollouts, since there is no checkpoint."
