@@ -319,9 +319,10 @@ def test_every_switch_changes_something_or_is_refused(name, eta):
     agent.config.check()
     before = behaviour(agent)
     for path, value in switches(agent.config):
-        other = replace(agent, config=changed(agent.config, path, value))
+        other = find(name).build(changed(agent.config, path, value))
         try:
             other.config.check()
+            jax.eval_shape(lambda key, other=other: other.init(key, SPEC), jax.random.key(0))
         except CtaError as error:
             assert f"--agent.{path.replace('_', '-')}" in str(error) and "\n" not in str(error)
             continue
