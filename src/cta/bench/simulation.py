@@ -1,4 +1,4 @@
-"""Rates of simulation: the lean step beside OGBench's own.
+"""Rates of simulation: the lean step beside OGBench's own, and frames of the embedded worlds.
 
 Measured by processor time, in turns of a few steps each in one process, so that whatever else the machine does falls on
 both.
@@ -14,7 +14,7 @@ import numpy as np
 
 from cta.bench.cases import Entry
 from cta.data.progress import progress
-from cta.envs.names import STATE_DIMS
+from cta.envs.names import STATE_DIMS, VISUAL_DESK_DATASETS
 from cta.envs.ogbench import close_env, make_env, seeded_reset
 from cta.errors import CtaError
 
@@ -24,10 +24,15 @@ LEAST_TURNS = 4
 
 
 def measure_worlds(worlds: Sequence[str], *, seconds: float) -> Iterator[Entry]:
-    """An entry `simulate` for each world by name (puzzle-4x4-v0, …; none: all), and their geometric mean."""
+    """An entry for each world by name: `simulate` (puzzle-4x4-v0, …; none: all of these, and their geometric mean),
+    or `draw` for the worlds that are drawn (visual-desk, …)."""
+    drawn = [name.removesuffix("-play-v0") for name in VISUAL_DESK_DATASETS]
+    if unknown := [name for name in worlds if name not in (*STATE_DIMS, *drawn)]:
+        raise CtaError(f"no simulated world {', '.join(unknown)}: choose from {', '.join((*STATE_DIMS, *drawn))}")
+    yield from (measure_drawing(name, seconds=seconds) for name in worlds if name in drawn)
+    if worlds and not (worlds := [name for name in worlds if name in STATE_DIMS]):
+        return
     worlds = worlds or [*STATE_DIMS]
-    if unknown := [name for name in worlds if name not in STATE_DIMS]:
-        raise CtaError(f"no simulated world {', '.join(unknown)}: choose from {', '.join(STATE_DIMS)}")
     ratios: list[float] = []
     with progress("simulate", total=len(worlds), unit="worlds") as advance:
         for name in worlds:
@@ -36,6 +41,25 @@ def measure_worlds(worlds: Sequence[str], *, seconds: float) -> Iterator[Entry]:
             yield entry
             advance(1)
     yield {"what": "simulate", "env": "geometric mean", "ratio": statistics.geometric_mean(ratios)}
+
+
+def measure_drawing(name: str, *, seconds: float) -> Entry:
+    """Frames of play data per second of processor time, of all threads together: what one core draws."""
+    from cta.envs.desk import WORLDS, decode  # JAX
+    from cta.envs.desk_pixels import see_all
+    from cta.envs.desk_play import generate_play
+
+    world, states = WORLDS[name], WORLDS[name.removeprefix("visual-")]
+    rows = generate_play(states.name, episodes=50, validation_episodes=1)[0].observations
+    frames, wall, cpu = decode(states, rows), 0.0, 0.0
+    see_all(world, frames)
+    turns = 0
+    while turns < LEAST_TURNS or wall < seconds:
+        begin = time.perf_counter(), time.process_time()
+        see_all(world, frames)
+        wall, cpu, turns = wall + time.perf_counter() - begin[0], cpu + time.process_time() - begin[1], turns + 1
+    count = turns * len(rows)
+    return {"what": "draw", "env": name, "frames_per_s": count / wall, "frames_per_core_s": count / cpu, "turns": turns}
 
 
 def measure_step(env_name: str, *, seconds: float) -> Entry:
