@@ -1,5 +1,7 @@
 """The embedded worlds as images: drawn without OpenGL, whole states in one picture, from data to scores."""
 
+import json
+from pathlib import Path
 from time import process_time
 
 import jax
@@ -106,3 +108,10 @@ def test_commands_on_images_of_an_embedded_world(tmp_path, capsys):
     scores = cta.Run(folder).scores()
     assert set(scores) == {0}
     assert run(["report", str(folder), "--out", str(tmp_path / "page")]) == 0
+
+
+def test_the_page_says_what_the_record_says():
+    root = Path(__file__).parent.parent
+    page, record = (root / "docs/pixels.md").read_text(), json.loads((root / "benchmarks/draw-cpu.json").read_text())
+    for entry in record["entries"]:
+        assert f"{round(entry['frames_per_core_s'], -3):,.0f}" in page and entry["frames_per_core_s"] > 5000
