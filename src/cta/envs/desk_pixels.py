@@ -14,17 +14,18 @@ MARGIN = 5
 """Pixels between the edge of an image and that of the world, so that a gripper in a corner is seen whole."""
 AT_ONCE = 1024
 """Frames drawn by one call."""
-GROUND, RAIL = (236, 236, 232), (190, 190, 186)
-UNLIT, LIT = (96, 102, 120), (250, 196, 40)
-PARTS = ((52, 120, 190), (60, 150, 80), (150, 80, 160))
-OPEN, SHUT = (20, 20, 20), (220, 40, 40)
+GROUND, RAIL, UNLIT, LIT, OPEN, SHUT = np.array(
+    [(236, 236, 232), (190, 190, 186), (96, 102, 120), (250, 196, 40), (20, 20, 20), (220, 40, 40)], np.float32
+)
+PARTS = np.array([(52, 120, 190), (60, 150, 80), (150, 80, 160)], np.float32)
+"""Colours."""
 GRIPPER, HANDLE, BUTTON = 3.5, 4.5, 5.0
 """Half sides of what is drawn as a square, in pixels."""
 
 
 def _pixel(places: Array) -> Array:
     """Where places of the unit square are in an image: (column, row), rows from the top."""
-    flipped = places * np.float32((1, -1)) + np.float32((0, 1))
+    flipped = places * np.array([1, -1], np.float32) + np.array([0, 1], np.float32)
     return MARGIN + flipped * (SIDE - 1 - 2 * MARGIN)
 
 
@@ -44,13 +45,13 @@ def _over(image: Array, cover: Array, colour: Array) -> Array:
 def _still(world: DeskWorld) -> tuple[np.ndarray, np.ndarray]:
     """What does not move: the ground with its rails and unlit buttons (side, side, 3), the cover of each button."""
     with jax.ensure_compile_time_eval(), jax.default_device(host_device()):
-        image = jnp.broadcast_to(jnp.float32(GROUND), (SIDE, SIDE, 3))
+        image = jnp.broadcast_to(GROUND, (SIDE, SIDE, 3))
         shut, wide = (_pixel(handles(world, np.full(len(world.parts), q, np.float32))) for q in (0, 1))
         for middle, half in zip((shut + wide) / 2, abs(shut - wide) / 2, strict=True):
-            image = _over(image, _box(middle, half + 0.5), jnp.float32(RAIL))
+            image = _over(image, _box(middle, half + 0.5), RAIL)
         covers = _box(_pixel(jnp.asarray(world.places)), BUTTON)
         for cover in covers:
-            image = _over(image, cover, jnp.float32(UNLIT))
+            image = _over(image, cover, UNLIT)
         return np.asarray(image), np.asarray(covers)
 
 
@@ -61,10 +62,10 @@ def draw(world: DeskWorld, state: DeskState) -> Array:
     """
     ground, covers = _still(world)
     lit = jnp.tensordot(jnp.asarray(state.bits, jnp.float32), covers, 1)
-    image = ground + lit[..., None] * (np.float32(LIT) - np.float32(UNLIT))
+    image = ground + lit[..., None] * (LIT - UNLIT)
     for i, centre in enumerate(_pixel(handles(world, state.parts))):
-        image = _over(image, _box(centre, HANDLE), jnp.float32(PARTS[i]))
-    colour = jnp.float32(OPEN) + state.grip * (np.float32(SHUT) - np.float32(OPEN))
+        image = _over(image, _box(centre, HANDLE), PARTS[i])
+    colour = OPEN + state.grip * (SHUT - OPEN)
     return jnp.round(_over(image, _box(_pixel(state.gripper), GRIPPER), colour)).astype(jnp.uint8)
 
 
