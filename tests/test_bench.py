@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from cta.agents import REGISTRY, Spec
-from cta.bench import record, simulation
+from cta.bench import simulation
 from cta.bench.cases import Case
 from cta.bench.clock import Span, interleave, repeat
 from cta.bench.reference import PlainLoop, PlainUpdate, plain
 from cta.bench.training import kernel_scopes
-from cta.cli import run
+from cta.cli import bench, run
 from cta.errors import CtaError
 from cta.training.learner import Learner, seed_keys
 from tiny_agents import SPEC, batch_of, tiny, with_targets
@@ -150,7 +150,7 @@ def test_a_profile_knows_the_optimiser_by_its_scope():
 
 
 def test_tables_show_every_kind_and_sizes_in_gib(capsys):
-    record.show([{"what": "memory", "agent": "cta", "data_bytes": 2**31}, {"what": "other", "thing": 1.5}])
+    bench.show([{"what": "memory", "agent": "cta", "data_bytes": 2**31}, {"what": "other", "thing": 1.5}])
     known, unknown = capsys.readouterr().out.rstrip().split("\n\n")
     assert "data GiB" in known and "2.00" in known
     assert unknown.splitlines()[-1].strip() == "1.50"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cta.cli.data_info import describe
+from cta.cli.data import describe
 from cta.data import TrajectoryDataset, resolve
 from cta.data.mapped import map_array
 from cta.errors import CtaError

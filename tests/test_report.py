@@ -313,9 +313,9 @@ def test_videos_name_the_seed_they_show(tmp_path):
     step = path / "videos" / "step_4"
     for folder, told in ((step, "videos at step 4."), (step / "seed_1", "videos of seed 1 at step 4.")):
         folder.mkdir(parents=True)
-        (folder / "task1_episode0_success.mp4").write_bytes(b"film")
+        (folder / "task1_episode0_success.mp4").write_text(told)
         found, note = record_rollouts(read_run(path), episodes=1)
-        assert note == told and [one["file"].parent for one in found] == [folder]
+        assert note == told and [base64.b64decode(one["video"]).decode() for one in found] == [told]
 
 
 def test_a_minari_dataset_has_the_name_its_run_has(tmp_path):

@@ -329,9 +329,9 @@ def test_pictures_are_drawn(folder, tmp_path, capsys):
 def test_points_of_fewer_episodes_are_hollow(tmp_path, monkeypatch):
     """The early points of our curves have 15 episodes per task, the last three 50."""
     drawn = []
-    monkeypatch.setattr(score_figures, "save", lambda figure, path, cells: drawn.append(figure))
+    monkeypatch.setattr(score_figures, "save_figure", lambda figure, path, **_: drawn.append(figure))
     cells = score_figures.drawn_cells("curves", Scores(Path(__file__).parents[1] / "results"))
-    score_figures.draw_curves(cells, tmp_path / "curves.png")
+    score_figures.draw("curves", cells, tmp_path / "curves.png")
     for axis in drawn[0].axes:
         hollow = [line for line in axis.lines if line.get_marker() == "o" and line.get_markerfacecolor() == "white"]
         assert {step for line in hollow for step in line.get_xdata()} == {
@@ -344,8 +344,8 @@ def test_points_of_fewer_episodes_are_hollow(tmp_path, monkeypatch):
 def test_bars_of_pairs_show_the_numbers_of_the_table(folder, tmp_path, monkeypatch, capsys):
     """Heights of the solid and of the outlined bars, ours and the paper's."""
     drawn = []
-    monkeypatch.setattr(score_figures, "save", lambda figure, path, cells: drawn.append(figure))
-    score_figures.draw_pairs(score_figures.drawn_cells("pairs", Scores(folder)), tmp_path / "pairs.png")
+    monkeypatch.setattr(score_figures, "save_figure", lambda figure, path, **_: drawn.append(figure))
+    score_figures.draw("pairs", score_figures.drawn_cells("pairs", Scores(folder)), tmp_path / "pairs.png")
     (axis,) = drawn[0].axes
     heights = {round(bar.get_height(), 1) for bar in axis.patches}
     text = printed(capsys, folder, "ooc", "--ours", "--format", "csv")

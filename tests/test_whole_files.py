@@ -4,13 +4,13 @@ import os
 
 import pytest
 
-from cta.bench import record
+from cta.cli import bench
 from cta.errors import CtaError
 from cta.theory.report import draw_fields
 
 
 def bench_record(folder):
-    record.write(folder / "record.json", [], {"device": "cpu", "backend": "cpu", "cpu": "", "cores": 2})
+    bench.write(folder / "record.json", [], {"device": "cpu", "backend": "cpu", "cpu": "", "cores": 2})
 
 
 def figure_of_the_theory(folder):

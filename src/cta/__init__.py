@@ -20,22 +20,16 @@ try:
 except PackageNotFoundError:  # a source tree on PYTHONPATH, as on a machine without a package registry
     __version__ = "0.1.0"
 
-_HOME = {
-    "TrajectoryDataset": "cta.data",
-    "CtaError": "cta.errors",
-    "Run": "cta.experiment",
-    "load_policy": "cta.experiment",
-    "resume": "cta.experiment",
-    "train": "cta.experiment",
-}
 __all__ = ["CtaError", "Run", "TrajectoryDataset", "__version__", "load_policy", "resume", "train"]
+_HOME = {"TrajectoryDataset": "cta.data", "CtaError": "cta.errors"}
+"""Of those that are not from `cta.experiment`."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+    if name in __all__:
+        return getattr(import_module(_HOME.get(name, "cta.experiment")), name)
     raise AttributeError(f"module 'cta' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return sorted({*globals(), *__all__})

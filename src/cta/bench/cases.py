@@ -36,13 +36,8 @@ Entry = dict[str, Any]
 """One measurement of a record: `what`, the facts of its case, and numbers."""
 EPISODE_ROWS = 1001
 """Rows of a synthetic episode, those of OGBench's manipulation data."""
-MEASURES = {
-    "train": "training.measure_training",
-    "start": "training.measure_start",
-    "profile": "training.measure_profile",
-    "reference": "reference.measure_reference",
-}
-"""Kinds of measurements of a case, and the functions (case, dataset) → entries that make them."""
+MODULES = {"train": "training", "start": "training", "profile": "training", "reference": "reference"}
+"""Kinds of measurements of a case, and where the functions measure_KIND(case, dataset) → entries are."""
 
 
 @dataclass(frozen=True)
@@ -121,8 +116,8 @@ def main() -> int:
     try:
         request = json.loads(sys.stdin.read())
         case = Case(**request["case"])
-        module, function = MEASURES[request["do"]].split(".")
-        entries = getattr(import_module(f"cta.bench.{module}"), function)(case, case.open_data())
+        measure = getattr(import_module(f"cta.bench.{MODULES[kind := request['do']]}"), f"measure_{kind}")
+        entries = measure(case, case.open_data())
         print(json.dumps({"entries": entries, "hardware": hardware()}))
     except CtaError as error:
         print(error)

@@ -55,11 +55,12 @@ def repeat(run: Run, *, seconds: float, largest: int = BLOCK) -> Span:
     """
     least = _least()
     count = _warm(run, largest, least)
-    spans: list[Span] = []
-    while not spans or sum(span.wall_s for span in spans) < seconds:
-        spans.append(timed(run, count))
-        count = _per_second(spans[-1], largest, least)
-    return Span(sum(s.steps for s in spans), sum(s.wall_s for s in spans), sum(s.cpu_s for s in spans))
+    steps, wall, cpu = 0, 0.0, 0.0
+    while not steps or wall < seconds:
+        span = timed(run, count)
+        steps, wall, cpu = steps + span.steps, wall + span.wall_s, cpu + span.cpu_s
+        count = _per_second(span, largest, least)
+    return Span(steps, wall, cpu)
 
 
 def interleave(first: Run, second: Run, *, seconds: float, largest: int = BLOCK) -> list[tuple[Span, Span]]:

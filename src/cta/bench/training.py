@@ -36,7 +36,7 @@ KINDS = (
 """Kinds and what their names or source scopes contain; the first that fits."""
 
 
-def measure_training(case: Case, dataset: TrajectoryDataset) -> list[Entry]:
+def measure_train(case: Case, dataset: TrajectoryDataset) -> list[Entry]:
     """Entries `train`, `compile` and `memory` of a case, through the seed group that training runs."""
     start, group = _start(case, dataset)
     parameters = sum(x[0].size for x in jax.tree.leaves(group.snapshot(lambda state: state.networks)))
@@ -44,12 +44,8 @@ def measure_training(case: Case, dataset: TrajectoryDataset) -> list[Entry]:
     group.read_metrics(1)  # a blocking read: the steps have been taken, not only queued
     arrays = (dataset.observations, dataset.actions, dataset.valid_rows, dataset.goal_limits)
     data, device = sum(array.nbytes for array in arrays), peak_device_bytes()
-    memory = {
-        "host_peak_bytes": peak_host_bytes(),
-        "device_peak_bytes": device,
-        "data_bytes": data,
-        "device_beside_data_bytes": None if device is None else device - data,
-    }
+    memory = {"host_peak_bytes": peak_host_bytes(), "device_peak_bytes": device, "data_bytes": data}
+    memory["device_beside_data_bytes"] = None if device is None else device - data
     return [
         case.entry("train", **span.rates(case.seeds), parameters=parameters),
         case.entry("compile", **start),

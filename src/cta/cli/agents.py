@@ -1,15 +1,10 @@
 """cta agents"""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from cta.cli.options import Markdown
 from cta.errors import CtaError
-
-if TYPE_CHECKING:
-    from cta.agents import Entry, Spec
-
-COLUMNS = ("name", "paper's name", "goal", "networks", "losses", "parameters")
 
 
 @dataclass(frozen=True)
@@ -28,30 +23,26 @@ class Command:
     markdown: Markdown = False
 
     def __call__(self) -> None:
+        import jax
+
         from cta.agents import REGISTRY, Spec, find
         from cta.envs.names import expected_shapes, known_spec
         from cta.io.text_tables import print_table
+        from cta.presets import agent_preset
 
         shapes = expected_shapes(known_spec(self.dataset).env_name)
         if shapes is None:
             raise CtaError(f"{self.dataset}: the shape of its observations is not known")
-        names = [self.agent] if self.agent else REGISTRY
-        rows = [describe(find(name), self.dataset, Spec.of(*shapes)) for name in names]
-        print_table([COLUMNS, *rows], left=5, drop=(4, 3), markdown=self.markdown)
-
-
-def describe(entry: "Entry", dataset: str, spec: "Spec") -> list[str]:
-    """A row of the table; nothing is computed, only shapes."""
-    import jax
-
-    from cta.presets import agent_preset
-
-    config = agent_preset(entry.config, dataset)
-    agent = entry.build(config)
-    networks = jax.eval_shape(lambda key: agent.init(key, spec), jax.random.key(0))
-    actor = getattr(config, "actor_loss", "awr" if hasattr(config, "alpha") else "bc")
-    rules = {"actor": actor, "low": "awr", "high": "awr"}
-    losses = ", ".join(f"{term} ({rules[term]})" if term in rules else term for term in agent.routes())
-    goal, form = getattr(config, "conditioning", "raw"), getattr(config, "networks", "mlp")
-    count = sum(leaf.size for leaf in jax.tree.leaves(networks))
-    return [entry.name, entry.paper_name, goal, form, losses, f"{count:,}"]
+        rows: list[Sequence[str]] = [("name", "paper's name", "goal", "networks", "losses", "parameters")]
+        for entry in map(find, [self.agent] if self.agent else REGISTRY):
+            config = agent_preset(entry.config, self.dataset)
+            agent = entry.build(config)
+            # Nothing is computed, only shapes.
+            networks = jax.eval_shape(lambda key, agent=agent: agent.init(key, Spec.of(*shapes)), jax.random.key(0))
+            count = sum(leaf.size for leaf in jax.tree.leaves(networks))
+            actor = getattr(config, "actor_loss", "awr" if hasattr(config, "alpha") else "bc")
+            rules = {"actor": actor, "low": "awr", "high": "awr"}
+            losses = ", ".join(f"{term} ({rules[term]})" if term in rules else term for term in agent.routes())
+            goal, form = getattr(config, "conditioning", "raw"), getattr(config, "networks", "mlp")
+            rows.append([entry.name, entry.paper_name, goal, form, losses, f"{count:,}"])
+        print_table(rows, left=5, drop=(4, 3), markdown=self.markdown)

@@ -1,5 +1,8 @@
 """cta bench"""
 
+import itertools
+import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -9,10 +12,22 @@ from rich.console import Console
 from tyro.conf import Positional, arg
 
 from cta.bench import Data
+from cta.cli.options import words
 from cta.errors import CtaError
-from cta.io.files import check_writable
+from cta.io import provenance
+from cta.io.files import check_writable, write_whole
+from cta.io.text_tables import print_table
 
-Measured = Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]
+SPEED = ("agent", "dataset", "batch_size", "seeds")
+STARTS = ("cold_start_s", "cold_compile_s", "warm_start_s", "warm_trace_s", "warm_lower_s", "warm_compile_s")
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "train": (*SPEED, "parameters", "steps_per_s", "seed_steps_per_s", "cpu_ms_per_seed_step", "seconds"),
+    "compile": (*SPEED, *STARTS),
+    "memory": (*SPEED, "host_peak_bytes", "device_peak_bytes", "data_bytes", "device_beside_data_bytes"),
+}
+"""Columns shown of the known kinds; other kinds show all they have. The file always holds everything."""
+Entry = dict[str, Any]
+Measured = Iterator[tuple[list[Entry], Entry]]
 """Entries as they come, and the hardware."""
 
 
@@ -48,63 +63,96 @@ class Command(Data):
     """The record; an existing file is replaced (default: benchmarks/WHAT-DEVICE.json, or -2, -3, … if that exists)."""
 
     def __call__(self) -> None:
-        from cta.bench import record
-
         check_writable((self.out or Path("benchmarks") / "x").expanduser().parent)
         also = [kind for kind in ("profile", "reference") if getattr(self, kind) and "train" in self.what]
         kinds = [kind for kind in ("train", "profile", "reference") if kind in (*self.what, *also)]
-        entries: list[dict[str, Any]] = []
+        entries: list[Entry] = []
         path = self.out
         for measure in (self._training(kinds) if kinds else (), self._simulation() if "simulate" in self.what else ()):
             for found, hardware in measure:
                 entries += found
                 device = str(hardware["device"]).lower().replace(" ", "-")
-                path = path or record.free_path(Path("benchmarks") / f"{'-'.join(self.what)}-{device}.json")
-                record.write(path, entries, hardware)  # each time: a later failure loses nothing
-        record.show(entries)
+                path = path or _free_path(Path("benchmarks") / f"{'-'.join(self.what)}-{device}.json")
+                write(path, entries, hardware)  # each time: a later failure loses nothing
+        show(entries)
         print(f"record: {path}")
 
     def _training(self, kinds: list[str]) -> Measured:
-        from cta.bench.cases import measure_case
+        from cta.agents import REGISTRY
+        from cta.bench import cases
 
+        if self.rows < 2:
+            raise CtaError("--rows must be at least 2: one row is no transition")
+        shared = {field.name: getattr(self, field.name) for field in fields(Data)}
+        wanted = [
+            cases.Case(agent.strip(), seeds, batch, **shared)
+            for agent in (REGISTRY if self.agents == "all" else self.agents.split(","))
+            for batch in _numbers("--batch", self.batch, least=0)
+            for seeds in _numbers("--seeds", self.seeds, least=1)
+        ]
+        for case in wanted:
+            case.build()  # complains about unknown names before anything is measured
         console = Console(stderr=True, highlight=False)
-        for case in self._cases():
+        for case in wanted:
             name = f"{case.agent}, seeds {case.seeds}, batch {case.batch_size or 'default'}"
-            doing = f"{name}: compiling and measuring {', '.join(kinds)}, {self.seconds:g} s each"
-            with console.status(doing):
-                for found, hardware in measure_case(case, kinds):
+            with console.status(f"{name}: compiling and measuring {', '.join(kinds)}, {self.seconds:g} s each"):
+                for found, hardware in cases.measure_case(case, kinds):
                     if found[0]["what"] == "train":
                         console.print(f"{name}: {found[0]['seed_steps_per_s']:,.0f} seed-steps/s")
                     yield found, hardware
 
-    def _cases(self) -> list[Any]:
-        from cta.agents import REGISTRY
-        from cta.bench.cases import Case
-
-        if self.rows < 2:
-            raise CtaError("--rows must be at least 2: one row is no transition")
-        agents = list(REGISTRY) if self.agents == "all" else self.agents.split(",")
-        shared = {field.name: getattr(self, field.name) for field in fields(Data)}
-        cases = [
-            Case(agent.strip(), seeds, batch, **shared)
-            for agent in agents
-            for batch in _numbers("--batch", self.batch, least=0)
-            for seeds in _numbers("--seeds", self.seeds, least=1)
-        ]
-        for case in cases:
-            case.build()  # complains about unknown names before anything is measured
-        return cases
-
     def _simulation(self) -> Measured:
         from cta.bench.simulation import measure_worlds
-        from cta.io.provenance import hardware
 
-        for entry in measure_worlds(self.worlds.split(",") if self.worlds else (), seconds=self.seconds):
-            yield [entry], hardware()
+        for entry in measure_worlds(words(self.worlds), seconds=self.seconds):
+            yield [entry], provenance.hardware()
 
 
 def _numbers(flag: str, text: str, *, least: int) -> list[int]:
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isdecimal() and int(word) >= least for word in words):
+    found = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() and int(word) >= least for word in found):
         raise CtaError(f"{flag} {text}: give whole numbers of at least {least}, with commas between them")
-    return [int(word) for word in words]
+    return [int(word) for word in found]
+
+
+def _free_path(path: Path) -> Path:
+    """The path, or with -2, -3, … the first that nothing has: a record may be the evidence of something."""
+    numbered = (path.with_stem(f"{path.stem}-{number}") for number in itertools.count(2))
+    return next(one for one in itertools.chain([path], numbered) if not one.exists())
+
+
+def write(path: Path, entries: list[Entry], hardware: Entry) -> None:
+    """Write a record, all of it or nothing."""
+    on_cpu = hardware["backend"] == "cpu"
+    record = {
+        "device": f"{hardware['cpu']}, {hardware['cores']} cores" if on_cpu else hardware["device"],
+        "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "command": provenance.command(),
+        "commit": provenance.commit(),
+        "versions": provenance.versions(),
+        "hardware": hardware,
+        "entries": entries,
+    }
+    write_whole(path, json.dumps(record, indent=1) + "\n")
+
+
+def show(entries: list[Entry]) -> None:
+    """Print a table for each kind of entry, in order of first appearance."""
+    for kind in dict.fromkeys(entry["what"] for entry in entries):
+        found = [entry for entry in entries if entry["what"] == kind]
+        columns = COLUMNS.get(kind) or [*dict.fromkeys(name for entry in found for name in entry if name != "what")]
+        heads = [name.removesuffix("_bytes").replace("_", " ") + " GiB" * name.endswith("_bytes") for name in columns]
+        rows = [[_cell(name, entry.get(name)) for name in columns] for entry in found]
+        words = [*(isinstance(found[0].get(name), str) for name in columns), False]
+        print_table([heads, *rows], left=words.index(False), title=kind)
+        print()
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return "–"
+    if name.endswith("_bytes"):
+        return f"{value / 2**30:.2f}"
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

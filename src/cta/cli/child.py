@@ -18,15 +18,12 @@ from cta.errors import CtaError
 from cta.io.files import write_whole
 from cta.scores.records import CLOCK
 
-SET_DEATH_SIGNAL = 1
-"""Linux: prctl's option that asks for a signal when the parent is gone."""
-
 
 def main() -> None:
     parent, *words = sys.argv[1:]
     # SIGTERM, which training answers with a checkpoint, when the parent ends in whatever way, perhaps already.
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(SET_DEATH_SIGNAL, signal.SIGTERM)
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
     if parent != str(os.getppid()):
         os._exit(3)
     if words[0] == "--nice":

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cta import cli
@@ -45,16 +44,11 @@ class Command:
 
         pages = dict(help_pages())
         cases = []
-        for words, text in pages.items():
-            options = sorted(set(re.findall(r"(?<![\w-])--[a-z][a-z0-9.-]*[a-z0-9]", text)))
+        for words in sorted(pages, key=len, reverse=True):  # the first pattern that fits counts
+            options = sorted(set(re.findall(r"(?<![\w-])--[a-z][a-z0-9.-]*[a-z0-9]", pages[words])))
             seconds = [other[1] for other in pages if len(other) == 2 and other[:1] == words]
             pattern = f"'{words[0]} '*" if len(words) == 1 else f"'{' '.join(words)}'"
-            cases.append((len(words), f"    {pattern}) words={_quoted(seconds + options)} ;;"))
-        cases.sort(key=lambda case: -case[0])  # the first pattern that fits counts
+            cases.append(f"    {pattern}) words={shlex.quote(' '.join(seconds + options))} ;;")
         lists = {"commands": cli.COMMANDS, "agents": REGISTRY, "datasets": KNOWN}
-        known = {name: _quoted(words) for name, words in lists.items()}
-        print(SCRIPT.format(cases="\n".join(case for _, case in cases), **known), end="")
-
-
-def _quoted(words: Iterable[str]) -> str:
-    return shlex.quote(" ".join(words))
+        known = {name: shlex.quote(" ".join(words)) for name, words in lists.items()}
+        print(SCRIPT.format(cases="\n".join(cases), **known), end="")

@@ -57,15 +57,10 @@ def _field(field: StructFieldSpec) -> StructFieldSpec:
 
 
 def help_pages() -> Iterator[tuple[tuple[str, ...], str]]:
-    """(words of a command, its help), for every command and its subcommands."""
+    """(words of a command, what `cta WORDS --help` prints), for every command and its subcommands."""
     for name in COMMANDS:
-        yield (name,), help_of(name)
-        for second in getattr(import_module(f"cta.cli.{name}"), "COMMANDS", ()):
-            yield (name, second), help_of(name, second)
-
-
-def help_of(*words: str) -> str:
-    """What `cta WORDS --help` prints."""
-    with contextlib.redirect_stdout(io.StringIO()) as page:
-        run([*words, "--help"])
-    return page.getvalue()
+        seconds = getattr(import_module(f"cta.cli.{name}"), "COMMANDS", ())
+        for words in ((name,), *((name, second) for second in seconds)):
+            with contextlib.redirect_stdout(io.StringIO()) as page:
+                run([*words, "--help"])
+            yield words, page.getvalue()

@@ -120,8 +120,7 @@ class Evaluate(options.OpenedRun):
       cta ooc evaluate RUN --step last3
     """
 
-    step: str = "last"
-    """Checkpoints: `last`, `last3`, `all`, or steps separated by commas."""
+    step: options.Checkpoints = "last"
     episodes: int = 50
     """Episodes per pair."""
     pairs: options.PairsFile = None
@@ -209,10 +208,10 @@ class Study(Rules):
         plan = study_plan(
             dataset,
             held_out,
-            agents=tuple(self.agents.split(",")),
+            agents=tuple(options.words(self.agents)),
             seeds=parse_seeds(self.seeds),
             steps=self.steps,
-            controls=tuple(control for control in self.controls.split(",") if control),
+            controls=tuple(options.words(self.controls)),
             per_pair=self.per_pair,
             episodes=self.episodes,
             flags=flags,

@@ -32,6 +32,7 @@ WorkFolder = Annotated[
     Path | None,
     arg(metavar="DIR", help="Folder of runs, shared by all plans.", help_behavior_hint="(default: runs/grid)"),
 ]
+Checkpoints = Annotated[str, arg(help="Checkpoints: `last`, `last3`, `all`, or steps separated by commas.")]
 OWN_PAIRS = "A TOML file of pairs of your own (docs/ooc.md)."
 PairsFile = Annotated[Path | None, arg(metavar="FILE", help=OWN_PAIRS, help_behavior_hint="(default: the world's own)")]
 Levels = Annotated[
@@ -52,3 +53,8 @@ class OpenedRun:
         from cta.experiment import Run
 
         return Run(self.run, agent=self.agent, unverified=self.unverified)
+
+
+def words(text: str) -> list[str]:
+    """What stands between commas."""
+    return [word.strip() for word in text.split(",") if word.strip()]

@@ -1,6 +1,7 @@
 """cta presses: boards of lights in exact numbers."""
 
 import sys
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 from tyro.conf import Positional, arg
 
-from cta.cli.options import RunFolders, Unverified
+from cta.cli.options import Checkpoints, RunFolders, Unverified
 from cta.envs.lights import board_of, read_board
 from cta.envs.names import known_spec
 from cta.errors import CtaError
@@ -79,8 +80,7 @@ class Order:
     """
 
     runs: RunFolders
-    step: str = ""
-    """Checkpoints: `last`, `last3`, `all`, or steps separated by commas (default: last)."""
+    step: Checkpoints = "last"
     pairs: Count = 256
     """Pairs for each number of presses."""
     most: Count | None = None
@@ -103,10 +103,9 @@ class Order:
             rows: list[dict[str, Any]] = []
             for item in candidates(run, self.step):
                 print(f"{item.label}: asking for values", file=sys.stderr, flush=True)
-                options = {"pairs": self.pairs, "most": self.most}
-                found = press_order(item.agent, item.load(), name, validation or train, **options)
                 said = {"dataset": name, "agent": item.key.agent, "seed": item.seed, "step": item.step}
-                rows += [said | one.row() for one in found]
+                asked = item.agent, item.load(), name, validation or train
+                rows += [said | one.row() for one in press_order(*asked, pairs=self.pairs, most=self.most)]
             if not rows:
                 raise CtaError(f"{run.path}: its agent {run.config.agent_name} has no value to ask for")
             write_whole(run.path / ORDERS, csv_text([COLUMNS, *([row[c] for c in COLUMNS] for row in rows)]))
@@ -114,38 +113,35 @@ class Order:
 
 
 def _print(rows: list[dict[str, Any]], path: Path) -> None:
-    """The newest step, averaged over seeds."""
+    """The newest step, averaged over seeds; then held-out loss and log likelihood, which agents of one level lack."""
     last = max(row["step"] for row in rows)
-    newest = [row for row in rows if row["step"] == last]
-    measures = [*dict.fromkeys(row["measure"] for row in newest)]
-    header = ["presses", *(f"{m}, {what}" for m in measures for what in ("up to n", "n−1 and n", "mean"))]
-    lines = []
-    for presses in sorted({row["presses"] for row in newest}):
-        line = [str(presses)]
-        for measure in measures:
-            mine = [row for row in newest if (row["presses"], row["measure"]) == (presses, measure)]
-            line += ["–" if row0 == "" else f"{fmean(row[c] for row in mine):.3f}"
-                     for c in ("order", "step_order", "mean") for row0 in [mine[0][c]]]  # fmt: skip
-        lines.append(line)
-    print_table([header, *lines], left=1, title=f"{newest[0]['agent']} on {newest[0]['dataset']}, step {last:,}")
-    for (seed, what), curve in _held_out(path).items():
-        best = (max if what == LIKELIHOOD else min)(curve, key=lambda step: curve[step])
-        now = max(curve)
+    found: dict[int, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row["step"] == last:
+            found[row["presses"]][row["measure"]].append(row)
+
+    def mean(mine: list[dict[str, Any]], column: str) -> str:
+        return "–" if mine[0][column] == "" else f"{fmean(row[column] for row in mine):.3f}"
+
+    measures = found[min(found)]
+    header = ["presses", *(f"{name}, {what}" for name in measures for what in ("up to n", "n−1 and n", "mean"))]
+    lines = [
+        [str(presses), *(mean(by[name], column) for name in measures for column in ("order", "step_order", "mean"))]
+        for presses, by in sorted(found.items())
+    ]
+    print_table([header, *lines], left=1, title=f"{rows[0]['agent']} on {rows[0]['dataset']}, step {last:,}")
+    curves: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+    for row in CsvLog(path / "train.csv").read() if (path / "train.csv").is_file() else ():
+        for what, column in HELD_OUT.items():
+            if row.get(column):
+                curves[row["seed"], what][int(row["step"])] = float(row[column])
+    for (seed, what), curve in curves.items():
+        best, now = (max if what == LIKELIHOOD else min)(curve, key=lambda step: curve[step]), max(curve)
         print(
             f"seed {seed}: held-out {what} of the high policy {curve[now]:.4g} at step {now:,}, "
             f"best {curve[best]:.4g} at step {best:,}"
         )
     print(f"rows: {path / ORDERS}")
-
-
-def _held_out(path: Path) -> dict[tuple[str, str], dict[int, float]]:
-    """{(seed, loss or log likelihood): {step: value}} from train.csv; agents with one level have none."""
-    found: dict[tuple[str, str], dict[int, float]] = {}
-    for row in CsvLog(path / "train.csv").read() if (path / "train.csv").is_file() else ():
-        for what, column in HELD_OUT.items():
-            if row.get(column):
-                found.setdefault((row["seed"], what), {})[int(row["step"])] = float(row[column])
-    return found
 
 
 COMMANDS = {"board": Board, "order": Order}

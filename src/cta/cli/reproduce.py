@@ -6,6 +6,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from cta.cli.options import words
 from cta.grid.how import How
 
 
@@ -42,9 +43,5 @@ class Command(How):
         from cta.grid.plan import read_plan
         from cta.grid.run_plan import run_plan
 
-        plan = read_plan(self.plan).only(datasets=_words(self.datasets), agents=_words(self.agents))
+        plan = read_plan(self.plan).only(datasets=words(self.datasets), agents=words(self.agents))
         return run_plan(plan, self)
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]

@@ -1,7 +1,6 @@
 """Collect and list score files, keep the weights of runs."""
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -64,7 +63,8 @@ class List:
     def __call__(self) -> None:
         rows = [("dataset", "agent", "success, %", "seeds", "steps", "state")]
         for part in (part for cell in _cells(self.folder) for part in cell.parts()):
-            key, steps = part.key, sorted({row.step for row in part.rows})
+            key, steps = part.key, [short_steps(step) for step in sorted({row.step for row in part.rows})]
+            steps = steps if len(steps) < 5 else [*steps[:2], f"… {steps[-1]}"]
             usual = PAIRS if key.condition == HELD_OUT else TASKS
             pairs = "" if part.asked in (TASKS, usual) else f", asked for {part.asked}"
             rows.append((
@@ -72,7 +72,7 @@ class List:
                 key.agent + (f" ({key.settings})" if key.settings else ""),
                 str(summarise(part.counted())) if part.rows else "–",
                 short_list(part.seeds) or "–",
-                _steps(steps),
+                ", ".join(steps) or "–",
                 _state(part),
             ))  # fmt: skip
         print_table(rows) if len(rows) > 1 else print(NOTHING, end="")
@@ -86,11 +86,6 @@ def _cells(folder: Path) -> list[CellScores]:
     from cta.experiment.facts import run_cell
 
     return [run_cell(Run(folder))]
-
-
-def _steps(steps: Sequence[int]) -> str:
-    words = [short_steps(step) for step in steps]
-    return ", ".join(words) if len(words) < 5 else f"{words[0]}, {words[1]}, … {words[-1]}" if words else "–"
 
 
 def _state(part: CellScores) -> str:

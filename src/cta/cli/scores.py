@@ -14,7 +14,7 @@ from cta.io.csv_log import CsvLog
 from cta.io.json_files import read_json
 from cta.io.text_tables import print_table
 from cta.scores.protocol import TASKS
-from cta.scores.schema import DATA, Score, read_scores
+from cta.scores.schema import DATA, read_scores
 from cta.scores.statistics import LAST_EVALUATIONS, missing_seeds, summarise, task_scores
 
 HEADER = ("dataset", "agent", "step", "seeds", "episodes", *TASKS, "success, %")
@@ -39,7 +39,8 @@ class Command:
     def __call__(self) -> None:
         if not self.runs:
             raise CtaError("name at least one run directory")
-        orders = {run: rows for run in self.runs if (rows := read_offline(run))}
+        files = {run: run / "offline.csv" for run in self.runs}
+        orders = {run: rows for run, file in files.items() if file.is_file() and (rows := CsvLog(file).read())}
         if orders:
             print_orders([order_line(rows, str(run)) for run, rows in orders.items()], markdown=self.markdown)
         if scored := [run for run in self.runs if run not in orders]:
@@ -68,36 +69,22 @@ def _line(run: Path) -> tuple[str, ...]:
     if not rows:
         raise CtaError(f"{run}: no evaluation yet")
     last = max(row.step for row in rows)
-    missing = missing_seeds(rows, _trained_seeds(run) or {row.seed for row in rows})
+    begun = read_json(run / "config.json").get("seeds") if (run / "config.json").is_file() else None
+    seeds = [seed for seed in begun if isinstance(seed, int)] if isinstance(begun, list) else []
+    missing = missing_seeds(rows, seeds or {row.seed for row in rows})
     if missing:
-        seeds = ", ".join(map(str, missing))
-        print(f"{run}: not scored at step {last:,} and left out: seed {seeds}", file=sys.stderr)
-    data = rows[0].dataset + DATA[rows[0].condition]
-    return (data, rows[0].agent, f"{last:,}", *_numbers([row for row in rows if row.seed not in missing]))
-
-
-def _numbers(rows: Sequence[Score]) -> tuple[str, ...]:
-    """Seeds, episodes, success per task and over all."""
-    if not rows:
-        return ("0", *["–"] * (len(TASKS) + 2))
-    found, tasks = summarise(rows), task_scores(rows)
+        left_out = ", ".join(map(str, missing))
+        print(f"{run}: not scored at step {last:,} and left out: seed {left_out}", file=sys.stderr)
+    data, counted = rows[0].dataset + DATA[rows[0].condition], [row for row in rows if row.seed not in missing]
+    head = data, rows[0].agent, f"{last:,}"
+    if not counted:
+        return (*head, "0", *["–"] * (len(TASKS) + 2))
+    found, tasks = summarise(counted), task_scores(counted)
     by_task = [f"{fmean(tasks[task].values()):.0f}" if task in tasks else "–" for task in TASKS]
-    return (str(found.seeds), str(rows[0].episodes), *by_task, str(found))
-
-
-def _trained_seeds(run: Path) -> list[int]:
-    """The seeds a run was begun with, where it says so."""
-    seeds = read_json(run / "config.json").get("seeds") if (run / "config.json").is_file() else None
-    return [seed for seed in seeds if isinstance(seed, int)] if isinstance(seeds, list) else []
+    return (*head, str(found.seeds), str(counted[0].episodes), *by_task, str(found))
 
 
 # Runs without rollouts: how well their values order held-out trajectories.
-
-
-def read_offline(run: Path) -> list[dict[str, str]]:
-    """Rows of a run's offline.csv; none if there is no such file."""
-    path = run / "offline.csv"
-    return CsvLog(path).read() if path.is_file() else []
 
 
 def order_line(rows: Sequence[Mapping[str, str]], where: str) -> tuple[str, ...]:

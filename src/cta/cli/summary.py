@@ -24,15 +24,6 @@ def conclude(command: str, go: Callable[[], Run]) -> int:
         with contextlib.suppress(OSError):
             print(f"cta {command}: {stop}", file=sys.stderr)
         return INTERRUPTED
-    finish(run)
-    stopped = run.stopped()
-    for why in stopped.values():
-        print(f"cta {command}: {why}", file=sys.stderr)
-    return SEED_STOPPED if stopped else DONE
-
-
-def finish(run: Run) -> None:
-    """The end of a training command: scores, where everything is, videos if asked for."""
     rows = run.evaluations()
     if not rows and (orders := run.offline()):
         print_orders([order_line(orders, str(run.path))])
@@ -46,6 +37,10 @@ def finish(run: Run) -> None:
             record(run, run.policy())
         except CtaError as error:
             print(f"no videos: {error}", file=sys.stderr)
+    stopped = run.stopped()
+    for why in stopped.values():
+        print(f"cta {command}: {why}", file=sys.stderr)
+    return SEED_STOPPED if stopped else DONE
 
 
 def record(run: Run, policy: RunPolicy, *, episodes: int | None = None) -> None:
@@ -73,24 +68,21 @@ def print_scores(rows: Sequence[Score], run: Run) -> None:
         return
     last = max(row.step for row in rows)
     newest = [row for row in rows if row.step == last]
-    tasks = {**task_scores(newest), "all": seed_scores(newest)}
-    header = ["task", *(f"seed {seed}" for seed in tasks["all"]), "mean"]
-    digits = {"all": 1}
-    lines = [
-        [task, *(f"{rates[seed]:.{digits.get(task, 0)}f}" if seed in rates else "–" for seed in tasks["all"]),
-         f"{fmean(rates.values()):.1f}"]
-        for task, rates in tasks.items()
-    ]  # fmt: skip
+    tasks, seeds = {**task_scores(newest), "all": seed_scores(newest)}, seed_scores(newest)
+    table = [["task", *(f"seed {seed}" for seed in seeds), "mean"]]
+    for task, rates in tasks.items():
+        cells = [f"{rates[seed]:.{int(task == 'all')}f}" if seed in rates else "–" for seed in seeds]
+        table.append([task, *cells, f"{fmean(rates.values()):.1f}"])
     title = f"{run.config.agent_name} on {run.config.dataset_name}, step {last:,}, success in %"
-    print_table([header, *lines], left=1, title=title)
+    print_table(table, left=1, title=title)
     missing = missing_seeds(rows, run.config.seeds)
     for seed in missing:
         print(f"seed {seed} is missing: {run.stopped().get(seed, f'not scored at step {last:,}')}")
     if counted := [row for row in rows if row.seed not in missing]:
         found, episodes = summarise(counted), newest[0].episodes
-        seeds = f"over {found.seeds} seeds" if found.seeds > 1 else "(one seed)"
+        over = f"over {found.seeds} seeds" if found.seeds > 1 else "(one seed)"
         count = min(LAST_EVALUATIONS, len({row.step for row in rows}))
         print(
-            f"score {found} {seeds}: mean over tasks and over the last {count} evaluation{'s' * (count > 1)}, "
+            f"score {found} {over}: mean over tasks and over the last {count} evaluation{'s' * (count > 1)}, "
             f"{episodes} episode{'s' * (episodes != 1)} per task"
         )

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional, arg
 
+from cta.cli.options import words
 from cta.errors import CtaError
 from cta.exit_codes import DONE, ERROR
 from cta.scores.formats import FORMATS, NOTHING, markdown, refill, show
@@ -67,8 +68,7 @@ class Command:
 
     @property
     def selection(self) -> Selection:
-        agents, datasets = (frozenset(filter(None, text.split(","))) for text in (self.agents, self.datasets))
-        return Selection(agents, datasets, self.ours)
+        return Selection(frozenset(words(self.agents)), frozenset(words(self.datasets)), self.ours)
 
     def __call__(self) -> int:
         scores = Scores(self.results)
@@ -76,10 +76,9 @@ class Command:
         if self.results != DEFAULT:
             scores.existing()
         if self.curves or self.pairs or self.presses:
-            _draw(self, scores)
+            self._draw(scores)
         elif self.update or self.check:
-            documents = [(path, True) for path in self.update] + [(path, False) for path in self.check]
-            return max(_fill(path, scores, write=write) for path, write in documents)
+            return self._fill(scores)
         elif self.name is None:
             raise CtaError("which table? main, ooc, gcb, maze, pixel, noisy, hierarchy or presses")
         else:
@@ -89,22 +88,24 @@ class Command:
             print(FORMATS[self.format](table), end="") if self.format in FORMATS else show(table)
         return DONE
 
+    def _fill(self, scores: Scores) -> int:
+        stale = False
+        for path in (*self.update, *self.check):
+            write = path in self.update
+            same, count = refill(path, filler(path, scores, draw=write), write=write)
+            stale |= not (same or write)
+            state = "up to date" if same else "updated" if write else "not what the results say"
+            print(f"{path}: {count} blocks, {state}")
+        return ERROR if stale else DONE
 
-def _draw(command: Command, scores: Scores) -> None:
-    from cta.report.score_figures import FIGURES, drawn_cells
+    def _draw(self, scores: Scores) -> None:
+        from cta.report.score_figures import FIGURES, draw, drawn_cells
 
-    for kind in FIGURES:
-        path: Path | None = getattr(command, kind)
-        if path:
-            wanted = command.selection.wants
-            FIGURES[kind][1]([c for c in drawn_cells(kind, scores) if wanted(c.key.dataset, c.key.agent)], path)
-            print(f"written: {path}")
-
-
-def _fill(document: Path, scores: Scores, *, write: bool) -> int:
-    same, count = refill(document, filler(document, scores, draw=write), write=write)
-    print(f"{document}: {count} blocks, {'up to date' if same else 'updated' if write else 'not what the results say'}")
-    return DONE if same or write else ERROR
+        for kind in FIGURES:
+            if path := getattr(self, kind):
+                cells = drawn_cells(kind, scores)
+                draw(kind, [c for c in cells if self.selection.wants(c.key.dataset, c.key.agent)], path)
+                print(f"written: {path}")
 
 
 def filler(document: Path, scores: Scores, *, draw: bool) -> Callable[[str, list[str]], str]:
@@ -118,17 +119,17 @@ def filler(document: Path, scores: Scores, *, draw: bool) -> Callable[[str, list
 
     def picture(kind: str, words: list[str]) -> str:
         from cta.report.score_figures import FIGURES, digest, drawn_cells, drawn_from
+        from cta.report.score_figures import draw as draw_figure
 
         if len(words) != 1 or not words[0].endswith(".png"):
             raise CtaError(f"`<!-- {kind}: {' '.join(words)} -->` names no PNG file")
-        cells, (caption, drawing) = drawn_cells(kind, scores), FIGURES[kind]
-        target = document.parent / words[0]
-        if cells and draw and drawn_from(target) != digest(cells):
-            drawing(cells, target)
+        cells, target = drawn_cells(kind, scores), document.parent / words[0]
         if not cells:
             return NOTHING
+        if draw and drawn_from(target) != digest(cells):
+            draw_figure(kind, cells, target)
         good = drawn_from(target) == digest(cells)
-        return f"![{caption}]({words[0]})\n" if good else f"{words[0]} is not what the results say.\n"
+        return f"![{FIGURES[kind].caption}]({words[0]})\n" if good else f"{words[0]} is not what the results say.\n"
 
     return lambda kind, words: table(words) if kind == "table" else picture(kind, words)
 

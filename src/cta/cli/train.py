@@ -79,17 +79,20 @@ def translate(argv: list[str]) -> list[str]:
     """
     words: list[str] = []
     for word in argv:
-        flag, equals, value = word.partition("=")
-        if flag.startswith("--"):
-            flag = flag.replace("_", "-")
-            if value in ("True", "False"):
-                stem, name = flag.rsplit(".", 1) if "." in flag else ("--", flag[2:])
-                words.append(flag if value == "True" else f"{stem}{'.' if '.' in flag else ''}no-{name}")
-                continue
-            words += [flag, value] if equals else [flag]
+        flag, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        flag = flag.replace("_", "-") if word.startswith("--") else word
+        if value in ("True", "False"):
+            stem, dot, name = flag.rpartition(".") if "." in flag else ("--", "", flag[2:])
+            words.append(flag if value == "True" else f"{stem}{dot}no-{name}")
         else:
-            words.append(word)
-    return _expand_seeds(_drop_foreign(words))
+            words += [flag, value] if equals else [flag]
+    words = _drop_foreign(words)
+    for flag in ("--seeds", "--seed"):
+        if flag in words[:-1]:
+            at = words.index(flag)
+            seeds = parse_seeds(words[at + 1], alone=flag == "--seed")
+            return [*words[:at], "--seeds", *map(str, seeds), *words[at + 2 :]]
+    return words
 
 
 def _drop_foreign(words: list[str]) -> list[str]:
@@ -100,18 +103,8 @@ def _drop_foreign(words: list[str]) -> list[str]:
     if at is None:
         return words
     print("note: --eval_on_cpu has no effect, policies are always evaluated on the CPU", file=sys.stderr)
-    after = words[at + 1 :]
-    has_value = bool(after) and not after[0].startswith("--")
-    return words[:at] + (after[1:] if has_value else after)
-
-
-def _expand_seeds(words: list[str]) -> list[str]:
-    for flag in ("--seeds", "--seed"):
-        if flag in words[:-1]:
-            at = words.index(flag)
-            seeds = parse_seeds(words[at + 1], alone=flag == "--seed")
-            return [*words[:at], "--seeds", *map(str, seeds), *words[at + 2 :]]
-    return words
+    has_value = at + 1 < len(words) and not words[at + 1].startswith("--")
+    return words[:at] + words[at + 1 + has_value :]
 
 
 def parse_seeds(text: str, *, alone: bool = False) -> tuple[int, ...]:

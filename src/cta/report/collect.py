@@ -1,24 +1,25 @@
 """Collecting everything a page shows, within its size."""
 
-import base64
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cta.envs.desk import find_world
 from cta.errors import CtaError
 from cta.io import provenance
 from cta.io.files import write_whole
 from cta.report import map_section, ooc, rollouts
-from cta.report.comparison import PAPER_NOTE, paper_tables, result_tables
-from cta.report.page import render
+from cta.report.page import render, table
 from cta.report.runs import RunRecord, read_run, training_curves
 from cta.report.series import build_series
 from cta.report.summary import opening, title
+from cta.scores.paper import AVERAGE, TABLES, paper_scores
+from cta.scores.store import Scores
+from cta.scores.tables import SHOWN, Selection
+from cta.scores.tables import build as build_table
 
 LIMIT_BYTES = 15_000_000
 ROOM = 20_000
@@ -27,16 +28,24 @@ SCORE_NOTE = (
     "Success: mean over tasks and over the last evaluations (three where there are three), ± one standard deviation "
     "over seeds. The 95% interval of the mean is Student's over seeds; one seed has none. [[IQM]] over seeds and tasks."
 )
+TITLES = {
+    "main": "Main table",
+    "noisy": "Noisy data",
+    "maze": "Mazes",
+    "pixel": "Images",
+    "gcb": "Other analogies (GCB)",
+    "hierarchy": "Without hierarchy",
+}
+PAPER_NOTE = "The paper's numbers: 1M steps (500k on images), mean of the last three evaluations."
 Say = Callable[[str], None]
 
 
-@dataclass
-class Report:
+class Report(NamedTuple):
     """A written page: where it is, how large, and what did not fit."""
 
     path: Path
     size: int
-    left_out: list[str] = field(default_factory=list)
+    left_out: list[str]
 
 
 def build(
@@ -60,20 +69,49 @@ def build(
         raise CtaError("a run directory is named twice")
     say("scores")
     data = _numbers(runs, results=results)
-    pieces = _Pieces(data, limit)
-    for number, run in enumerate(runs):
-        _add_map(pieces, number, run, say)
-        _add_rollouts(pieces, number, run, episodes, say)
-    for number, run in enumerate(runs):
-        _add_frames(pieces, number, run, say)
-    data["rollout_notes"] = [*pieces.remarks(), *pieces.notes()]
+    left_out = _add_pieces(data, runs, episodes, limit, say)
     page = render(data)
     if len(page) > limit:
         raise CtaError(f"scores alone make a page of {len(page) / 1e6:.1f} MB, over {limit / 1e6:.0f}: name fewer runs")
-    folder = Path(out).expanduser()
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "index.html", page.decode())
-    return Report(folder / "index.html", len(page), pieces.notes())
+    path = Path(out).expanduser() / "index.html"
+    write_whole(path, page)
+    return Report(path, len(page), left_out)
+
+
+def _add_pieces(data: dict[str, Any], runs: Sequence[RunRecord], episodes: int, limit: int, say: Say) -> list[str]:
+    """Add maps, rollouts and frames while they fit; returns what was left out."""
+    left, out = limit - len(render(data)) - ROOM, Counter[str]()
+    remarks: dict[str, list[str]] = defaultdict(list)
+
+    def fits(piece: Any, what: str) -> bool:
+        nonlocal left
+        size = len(json.dumps(piece))
+        if size > left:
+            out[what] += 1
+            return False
+        left -= size
+        return True
+
+    for number, run in enumerate(runs):
+        if found := map_section.read_map(run.path):
+            say(f"analogy map of {run.name}")
+            if fits(entry := {**found, "run": number}, f"analogy map of {run.name}"):
+                data["maps"].append(entry)
+        if episodes:
+            say(f"rollouts of {run.name}")
+            played, words = rollouts.record_rollouts(run, episodes=episodes)
+            remarks[words].append(data["runs"][number]["label"])  # runs of which the same is said share a line
+            data["rollouts"] += [{**one, "run": number} for one in played if fits(one, f"rollout of {run.name}")]
+    for entry in data["maps"]:
+        run = runs[entry["run"]]
+        say(f"frames of {run.name}")
+        for point, pair in map_section.frame_files(run.path).items():
+            images = [map_section.small_image(file) for file in pair]
+            if fits(images, f"frames of {run.name}"):
+                entry["frames"][point] = images
+    left_out = [f"Left out to keep the page small: {count} × {what}." for what, count in out.items()]
+    data["rollout_notes"] = [*(f"{', '.join(labels)}: {words}" for words, labels in remarks.items()), *left_out]
+    return left_out
 
 
 def _numbers(runs: Sequence[RunRecord], *, results: Path | None) -> dict[str, Any]:
@@ -83,7 +121,10 @@ def _numbers(runs: Sequence[RunRecord], *, results: Path | None) -> dict[str, An
     datasets = list(dict.fromkeys(run.dataset for run in runs))
     worlds = {dataset: find_world(dataset) for dataset in datasets}
     studies = ooc.studies(runs, series)
-    tables = paper_tables(series, datasets)
+    version, commit = provenance.versions()["cta"], provenance.commit() or "unknown"
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    foot = f"Written by `{provenance.command()}` on {now}. cta {version}, commit {commit}."
+    tables = _paper_tables(series, datasets)
     return {
         "title": title(series),
         "opening": opening(runs, series, studies),
@@ -96,19 +137,13 @@ def _numbers(runs: Sequence[RunRecord], *, results: Path | None) -> dict[str, An
         "score_note": SCORE_NOTE,
         "paper": tables,
         "paper_notes": [PAPER_NOTE] if tables else [],
-        "results": result_tables(results) if results else [],
+        "results": _result_tables(results) if results else [],
         "ooc": studies,
         "maps": [],
         "rollouts": [],
         "rollout_notes": [],
-        "foot": [_foot()],
+        "foot": [foot],
     }
-
-
-def _foot() -> str:
-    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    version, commit = provenance.versions()["cta"], provenance.commit() or "unknown"
-    return f"Written by `{provenance.command()}` on {now}. cta {version}, commit {commit}."
 
 
 def _run(run: RunRecord, number: int, label: str, series: list[dict[str, Any]]) -> dict[str, Any]:
@@ -145,65 +180,33 @@ def _data_note(run: RunRecord) -> str:
     return f"{run.data}: {made}{mark}."
 
 
-class _Pieces:
-    """Heavy pieces, added while they fit."""
-
-    def __init__(self, data: dict[str, Any], limit: int):
-        self.data = data
-        self._left = limit - len(render(data)) - ROOM
-        self._out: Counter[str] = Counter()
-        self._remarks: dict[str, list[str]] = {}
-
-    def fits(self, piece: Any, what: str) -> bool:
-        """Take the room of a piece, or note that there is none."""
-        size = len(json.dumps(piece))
-        if size > self._left:
-            self._out[what] += 1
-            return False
-        self._left -= size
-        return True
-
-    def remark(self, words: str, label: str) -> None:
-        """A note on a run's rollouts; runs of which the same is said share a line."""
-        self._remarks.setdefault(words, []).append(label)
-
-    def remarks(self) -> list[str]:
-        return [f"{', '.join(labels)}: {words}" for words, labels in self._remarks.items()]
-
-    def notes(self) -> list[str]:
-        return [f"Left out to keep the page small: {count} × {what}." for what, count in self._out.items()]
+def _paper_tables(series: Sequence[dict[str, Any]], datasets: Sequence[str]) -> list[dict[str, Any]]:
+    """The paper's lines about these datasets with ours beside them. Data with something cut out are not compared."""
+    ours = {
+        (one["dataset"], one["agent"]): {name: one["success"][name] for name in ("mean", "std")}
+        | {"seeds": len(one["success"]["seeds"]), "steps": one["steps"]}
+        for one in series
+        if one["success"] and one["data"] == one["dataset"]
+    }
+    tables = []
+    for name, heading in TITLES.items():
+        rows = [
+            {**vars(score), "ours": ours.get((score.dataset, score.agent))}
+            for score in paper_scores(name)
+            if score.dataset in datasets and score.dataset != AVERAGE
+        ]
+        if rows:
+            tables.append({"title": heading, "rows": rows})
+    return tables
 
 
-def _add_map(pieces: _Pieces, number: int, run: RunRecord, say: Say) -> None:
-    found = map_section.read_map(run.path)
-    if found is None:
-        return
-    say(f"analogy map of {run.name}")
-    entry = {**found, "run": number}
-    if pieces.fits(entry, f"analogy map of {run.name}"):
-        pieces.data["maps"].append(entry)
-
-
-def _add_frames(pieces: _Pieces, number: int, run: RunRecord, say: Say) -> None:
-    entry = next((one for one in pieces.data["maps"] if one["run"] == number), None)
-    if entry is None:
-        return
-    if files := map_section.frame_files(run.path):
-        say(f"{len(files)} frames of {run.name}")
-    for point, pair in files.items():
-        images = [map_section.small_image(file) for file in pair]
-        if pieces.fits(images, f"frames of {run.name}"):
-            entry["frames"][point] = images
-
-
-def _add_rollouts(pieces: _Pieces, number: int, run: RunRecord, episodes: int, say: Say) -> None:
-    if not episodes:
-        return
-    say(f"rollouts of {run.name}")
-    found, words = rollouts.record_rollouts(run, episodes=episodes)
-    pieces.remark(words, pieces.data["runs"][number]["label"])
-    for rollout in found:
-        if file := rollout.pop("file", None):
-            rollout["video"] = base64.b64encode(file.read_bytes()).decode()
-        if pieces.fits(rollout, f"rollout of {run.name}"):
-            pieces.data["rollouts"].append({**rollout, "run": number})
+def _result_tables(folder: Path) -> list[dict[str, Any]]:
+    """The tables of `cta table` that a results folder has a line for."""
+    scores = Scores(folder).existing()
+    found = [build_table(name, scores, Selection(ours=True)) for name in TABLES]
+    return [
+        {"title": one.title, "notes": list(one.notes)}
+        | table(one.columns[:SHOWN], (line[:SHOWN] for line in one.lines), words=1 + one.columns.index("agent"))
+        for one in found
+        if one.lines
+    ]

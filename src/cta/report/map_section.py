@@ -9,6 +9,7 @@ import numpy as np
 
 from cta.errors import CtaError
 from cta.io.json_files import read_json
+from cta.report.page import table
 
 FORMAT = 1
 DAMAGE = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, IndexError)
@@ -33,9 +34,8 @@ def read_map(run: Path) -> dict[str, Any] | None:
         return None
     stored = read_json(where)
     if stored.get("format") != FORMAT:
-        raise CtaError(
-            f"{where}: format {stored.get('format')!r}, this version reads {FORMAT}; run `cta analogies` again"
-        )
+        told = f"format {stored.get('format')!r}, this version reads {FORMAT}"
+        raise CtaError(f"{where}: {told}; run `cta analogies` again")
     try:
         packed = _packed(stored)
         return packed | words(packed)
@@ -48,15 +48,23 @@ def _damaged(where: Path, error: Exception) -> CtaError:
 
 
 def _packed(stored: dict[str, Any]) -> dict[str, Any]:
-    schematic = stored["schematic"]
-    count = len(stored["x"])
+    schematic, count = stored["schematic"], len(stored["x"])
     columns = [stored["y"], stored["task"], stored["context"], schematic["state"], schematic["goal"]]
     # Maps of earlier versions have neither neighbours from other contexts nor the steps from state to goal.
     near = {name: stored.get(name) or {} for name in ("neighbours", "neighbours_elsewhere")}
     columns += [rows for found in near.values() for rows in found.values()]
-    path = stored.get("path")
     if any(len(column) != count for column in columns):
         raise ValueError("columns of different lengths")
+    # Without steps in between: first all states, then all goals. `state` and `goal`: rows where a pair begins and ends.
+    both = {
+        "numbers": [*schematic["state"], *schematic["goal"]],
+        "state": range(count),
+        "goal": range(count, 2 * count),
+    }
+    path = stored.get("path") or both
+    ends = {which: np.asarray(path[which]) for which in ("state", "goal")}
+    if any(len(rows) != count or rows.max(initial=-1) >= len(path["numbers"]) for rows in ends.values()):
+        raise ValueError("pairs outside the path")
     return {
         **{name: stored.get(name) for name in KEPT},
         "pairs": count,
@@ -68,51 +76,39 @@ def _packed(stored: dict[str, Any]) -> dict[str, Any]:
             name: {metric: pack_integers(np.where(np.asarray(rows) < 0, count, rows)) for metric, rows in found.items()}
             for name, found in near.items()
         },
-        "schematic": {"kind": schematic["kind"], "meaning": schematic["meaning"]}
-        | (
-            _path(path, count)
-            if path
-            else {
-                # Without steps in between: first all states, then all goals.
-                "numbers": pack_numbers([*schematic["state"], *schematic["goal"]]),
-                "state": pack_integers(range(count)),
-                "goal": pack_integers(range(count, 2 * count)),
-            }
-        ),
-        "played": bool(path),
+        "schematic": {
+            "kind": schematic["kind"],
+            "meaning": schematic["meaning"],
+            "numbers": pack_numbers(path["numbers"]),
+            **{which: pack_integers(rows) for which, rows in ends.items()},
+        },
+        "played": bool(stored.get("path")),
         "frames": {},
     }
 
 
-def _path(path: dict[str, Any], count: int) -> dict[str, Any]:
-    """Rows of numbers, and in which of them each pair begins and ends."""
-    ends = {which: np.asarray(path[which]) for which in ("state", "goal")}
-    if any(len(rows) != count or rows.max(initial=-1) >= len(path["numbers"]) for rows in ends.values()):
-        raise ValueError("pairs outside the path")
-    return {"numbers": pack_numbers(path["numbers"])} | {which: pack_integers(rows) for which, rows in ends.items()}
-
-
-def frame_files(run: Path) -> dict[int, tuple[Path, Path]]:
-    """{point: (state image, goal image)}, the named queries and their neighbours first.
+def frame_files(run: Path) -> dict[int, list[Path]]:
+    """{point: [state image, goal image]}, the named queries and their neighbours first.
 
     None for the desk, which the page draws just as well from its numbers.
     """
-    folder = run / "analogies"
-    where = folder / "map.json"
+    folder, where = run / "analogies", run / "analogies" / "map.json"
     stored = read_json(where)
     if stored["schematic"]["kind"] == "desk":
         return {}
     try:
+        first: list[int] = []
+        for point in (query["point"] for query in stored.get("queries") or []):
+            first += [point, *(near for rows in stored["neighbours"].values() for near in rows[point])]
+        pairs = {int(point): pair for point, pair in stored["frames"].items()}
         frames = {
-            int(point): [folder / pair[name] for name in ("state", "goal")] for point, pair in stored["frames"].items()
+            point: [folder / pairs[point][which] for which in ("state", "goal")]
+            for point in dict.fromkeys([*first, *pairs])
+            if point in pairs
         }
         if any(not file.resolve().is_relative_to(folder.resolve()) for pair in frames.values() for file in pair):
             raise ValueError("a frame that is not in its folder")
-        first: list[int] = []
-        for query in stored.get("queries") or []:
-            point = query["point"]
-            first += [point, *(near for rows in stored["neighbours"].values() for near in rows[point])]
-        return {point: (*frames[point],) for point in dict.fromkeys([*first, *frames]) if point in frames}  # pyright: ignore
+        return frames
     except DAMAGE as error:
         raise _damaged(where, error) from error
 
@@ -134,17 +130,15 @@ def small_image(file: Path) -> str:
 
 def words(found: dict[str, Any]) -> dict[str, Any]:
     """What stands below a map: how it was made in a line, and the tables of neighbour purity."""
-    method = found.get("method") or {}
+    method, purity = found.get("method") or {}, found.get("purity") or []
     phrases = {"library": "{}", "perplexity": "perplexity {:g}", "iterations": "{} iterations"}
     rest = ", ".join(phrase.format(method[key]) for key, phrase in phrases.items() if key in method)
-    tables = [
-        ("Are near analogies the same task?", found.get("purity") or []),
-        ("The same for the map's analogies, by task", found.get("purity_by_task") or []),
-    ]
+    by_task = found.get("purity_by_task") or []
+    tables = {"Are near analogies the same task?": purity, "The same for the map's analogies, by task": by_task}
     return {
-        "says": purity_words(found.get("purity") or []),
+        "says": purity_words(purity),
         "about": f"Placed by {method.get('name', 't-SNE')}{f' ({rest})' if rest else ''}.",
-        "tables": [{"title": title, **_purity_table(rows)} for title, rows in tables if rows],
+        "tables": [{"title": title, **_purity_table(rows)} for title, rows in tables.items() if rows],
     }
 
 
@@ -173,20 +167,17 @@ def _purity_table(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Columns and rows for the page; a column NAME_sd goes into NAME_%."""
     names = [name for name in rows[0] if not name.endswith("_sd")]
 
-    def cell(row: dict[str, Any], name: str) -> Any:
+    def text(row: dict[str, Any], name: str) -> str:
         value, spread = row.get(name), row.get(name.replace("_%", "_sd"))
-        if not name.endswith("_%") or value is None:
-            return "–" if value == "none" else value
-        return {"text": f"{value:.1f} ± {spread:.1f}" if isinstance(spread, float) else f"{value:.1f}", "sort": value}
+        if value is None or value == "none":
+            return "–"
+        if not name.endswith("_%"):
+            return str(value)
+        return f"{value:.1f} ± {spread:.1f}" if isinstance(spread, float) else f"{value:.1f}"
 
-    columns = [
-        {
-            "title": TITLES.get(name) or name.replace("_%", ", %").replace("_", " ").capitalize(),
-            "number": not isinstance(rows[0][name], str),
-        }
-        for name in names
-    ]
-    return {"columns": columns, "rows": [[cell(row, name) for name in names] for row in rows]}
+    titles = [TITLES.get(name) or name.replace("_%", ", %").replace("_", " ").capitalize() for name in names]
+    words = sum(isinstance(rows[0][name], str) for name in names)
+    return table(titles, [[text(row, name) for name in names] for row in rows], words=words)
 
 
 # Arrays of numbers as compact text: base64 of little-endian integers, which the page reads as typed arrays.
@@ -198,26 +189,18 @@ def pack_integers(values: Any) -> dict[str, Any]:
     top = int(array.max(initial=0))
     if array.min(initial=0) < 0 or top >= 2**32:
         raise ValueError("a number that is negative or too large")
-    kind = "u8" if top < 2**8 else "u16" if top < 2**16 else "u32"
-    return _text_of(array, kind)
+    size = 1 if top < 2**8 else 2 if top < 2**16 else 4
+    data = base64.b64encode(array.astype(f"<u{size}").tobytes()).decode()
+    return {"kind": f"u{8 * size}", "shape": list(array.shape), "data": data}
 
 
 def pack_numbers(values: Any) -> dict[str, Any]:
-    """Real numbers (rows, columns) with 16 bits each: column j is offset[j] + scale[j]·integer."""
+    """Real numbers (rows, columns) with at most 16 bits each: column j is offset[j] + scale[j]·integer."""
     array = np.asarray(values, np.float64)
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or not (np.abs(array) < 1e30).all():
         raise ValueError("numbers that are no columns, or too large")
     low, high = (array.min(0), array.max(0)) if len(array) else (np.zeros(array.shape[1]),) * 2
     scale = np.where(high > low, (high - low) / (2**16 - 1), 1.0)
-    packed = _text_of(np.rint((array - low) / scale).astype(np.int64), "u16")
-    return packed | {"offset": _short(low), "scale": _short(scale)}
-
-
-def _short(values: np.ndarray) -> list[float]:
-    return [float(f"{value:.8g}") for value in values]
-
-
-def _text_of(array: np.ndarray, kind: str) -> dict[str, Any]:
-    raw = array.astype(f"<{kind[0]}{int(kind[1:]) // 8}").tobytes()
-    return {"kind": kind, "shape": list(array.shape), "data": base64.b64encode(raw).decode()}
+    offset, step = ([float(f"{value:.8g}") for value in values] for values in (low, scale))
+    return pack_integers(np.rint((array - low) / scale)) | {"offset": offset, "scale": step}

@@ -1,7 +1,8 @@
 """Held-out pairs: what was cut, one pair drawn, and how often the agents did the pairs, directly or at all."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from cta.envs.names import DESK_DATASETS
@@ -11,9 +12,9 @@ from cta.ooc.components import Layout
 from cta.ooc.evaluation import EpisodeLog, completes
 from cta.ooc.pairs import PRESS, HeldOut, Pair
 from cta.ooc.trials import Trial, make_trials
+from cta.report.page import table
 from cta.report.runs import RunRecord
-from cta.scores.pair_table import PairLine, merge, pair_lines, paper_lines
-from cta.scores.paper import ALL_PAIRS
+from cta.scores.pair_table import PairLine, as_table, merge, pair_lines, paper_lines
 
 KINDS = {"held-out": "pairs cut", "random": "random windows cut", "uncut": "nothing cut", "paper": "paper"}
 NOTE = (
@@ -27,12 +28,17 @@ def studies(runs: Sequence[RunRecord], series: Sequence[dict[str, Any]]) -> list
     found = []
     for dataset in dict.fromkeys(run.dataset for run in runs):
         mine = [run for run in runs if run.dataset == dataset]
-        lines = _lines(runs, [one for one in series if one["dataset"] == dataset])
+        lines: list[PairLine] = []
+        for one in (one for one in series if one["dataset"] == dataset):
+            lines += pair_lines((row for number in one["runs"] for row in runs[number].pair_rows), one["label"])
         cut = next((run.cut for run in mine if run.cut), None)
         if not lines and not cut:
             continue
-        held_out = _pairs_of(dataset, cut)
-        names = pair_names(held_out.numbered() if held_out else ())
+        try:
+            held_out = held_out_pairs(dataset, cut)
+        except CtaError:  # a world of one's own
+            held_out = None
+        names = pair_names(held_out)
         found.append(
             {
                 "dataset": dataset,
@@ -47,16 +53,9 @@ def studies(runs: Sequence[RunRecord], series: Sequence[dict[str, Any]]) -> list
     return found
 
 
-def _pairs_of(dataset: str, cut: dict[str, Any] | None) -> HeldOut | None:
-    try:
-        return held_out_pairs(dataset, cut)
-    except CtaError:  # a world of one's own
-        return None
-
-
-def pair_names(pairs: Iterable[tuple[int, Pair]]) -> dict[str, str]:
+def pair_names(held_out: HeldOut | None) -> dict[str, str]:
     """{"pair1": "open the drawer"}; what has the same name twice is told apart by its number."""
-    pairs = list(pairs)
+    pairs = list(held_out.numbered()) if held_out else []
     count = Counter(pair.name for _, pair in pairs)
     return {f"pair{n}": pair.name if count[pair.name] == 1 else f"{pair.name} ({n})" for n, pair in pairs}
 
@@ -103,12 +102,10 @@ def _sentence(cut: dict[str, Any] | None, held_out: HeldOut | None, names: dict[
         return f"As a control, windows at random places were cut out of the data{share}."
     if not cut or not held_out:
         return "Nothing was cut out of the data; asked for are the pairs that other studies hold out."
-    many = (
-        f"{len(names)} combinations of a task and a context were" if len(names) > 1 else "One task in one context was"
-    )
-    return (
-        f"{many} cut out of the data{share}; the agents are asked for exactly {'these' if len(names) > 1 else 'this'}."
-    )
+    if len(names) == 1:
+        return f"One task in one context was cut out of the data{share}; the agents are asked for exactly this."
+    many = f"{len(names)} combinations of a task and a context"
+    return f"{many} were cut out of the data{share}; the agents are asked for exactly these."
 
 
 def _drawn(dataset: str, held_out: HeldOut) -> dict[str, Any] | None:
@@ -132,8 +129,8 @@ def _drawn(dataset: str, held_out: HeldOut) -> dict[str, Any] | None:
 
 
 def _schematic(dataset: str, trial: Trial, layout: Layout) -> dict[str, Any]:
-    both, names = (trial.start, trial.goal), layout.names
-    state, goal = ([float(side[name]) for name in names] for side in both)
+    names = layout.names
+    state, goal = ([float(side[name]) for name in names] for side in (trial.start, trial.goal))
     if dataset in DESK_DATASETS:
         return {"kind": "desk", "meaning": [], "state": [None, None, 0, *state], "goal": [None, None, 0, *goal]}
     if layout.patterns:
@@ -143,43 +140,24 @@ def _schematic(dataset: str, trial: Trial, layout: Layout) -> dict[str, Any]:
     return {"kind": "scene", "meaning": meaning, "state": [*state[:4], *start], "goal": [*goal[:4], *end]}
 
 
-def _lines(runs: Sequence[RunRecord], series: Sequence[dict[str, Any]]) -> list[PairLine]:
-    """A line for every series that was asked for held-out pairs."""
-    lines: list[PairLine] = []
-    for one in series:
-        lines += pair_lines((row for number in one["runs"] for row in runs[number].scores("ooc.csv")), one["label"])
-    return lines
-
-
 def _cut_table(cut: dict[str, Any], held_out: HeldOut, names: dict[str, str]) -> dict[str, Any]:
     """The pairs, and how much of the training data went for each."""
     counts = (cut.get("report") or {}).get("pairs") or []
     rows = []
-    for place, (number, pair) in enumerate(held_out.numbered()):
-        count = counts[place] if place < len(counts) else {}
-        numbers = (_count(value) for value in (pair.window, count.get("events"), count.get("removed")))
-        context = context_words(pair, held_out.layout)
-        rows.append([names[f"pair{number}"], {"text": context, "class": "wrap"}, *numbers])
-    titles = ("Task", "Context", "K", "Events", "Transitions removed")
-    return {"columns": [{"title": title, "number": place > 1} for place, title in enumerate(titles)], "rows": rows}
-
-
-def _count(number: int | None) -> dict[str, Any]:
-    return {"text": "–" if number is None else f"{number:,}", "sort": number}
+    for (number, pair), count in zip_longest(held_out.numbered(), counts[: len(held_out.pairs)], fillvalue={}):
+        numbers = (pair.window, count.get("events"), count.get("removed"))
+        context = {"text": context_words(pair, held_out.layout), "class": "wrap"}
+        rows.append([names[f"pair{number}"], context, *("–" if n is None else f"{n:,}" for n in numbers)])
+    return table(("Task", "Context", "K", "Events", "Transitions removed"), rows, words=2)
 
 
 def _table(lines: Sequence[PairLine], dataset: str, names: dict[str, str]) -> dict[str, Any]:
     """Direct success (success) of each pair, ours above the paper's."""
-    together, rows = merge(lines, paper_lines(dataset)), []
-    pairs = dict.fromkeys(pair for line in together for pair in line.pairs if pair != ALL_PAIRS)
-    for line in together:
-        cells: list[Any] = [line.agent, KINDS.get(line.data, line.data), _count(line.seeds), _count(line.steps)]
-        for pair, kind in (*((pair, "direct") for pair in pairs), (ALL_PAIRS, "direct"), (ALL_PAIRS, "lenient")):
-            rate = line.pairs.get(pair, {}).get(kind)
-            text = line.both(pair) if kind == "direct" else line.text(pair, kind)
-            strong = "strong" if (pair, kind) == (ALL_PAIRS, "direct") else None
-            cells.append({"text": text, "sort": rate[0] if rate else None, "class": strong})
-        rows.append(cells)
-    titles = ["Agent", "Data", "Seeds", "Steps", *(names.get(pair, pair) for pair in pairs), "All", "Lenient, all"]
-    columns = [{"title": title, "number": place > 1, "keep": place > 3} for place, title in enumerate(titles)]
-    return {"columns": columns, "rows": rows}
+    header, *rows = as_table(merge(lines, paper_lines(dataset)))
+    titles = [names.get(title) or title.capitalize() for title in header]
+    found = table(titles, [[row[0], KINDS.get(row[1], row[1]), *row[2:]] for row in rows], words=2)
+    for column in found["columns"][4:]:
+        column["keep"] = True
+    for row in found["rows"]:
+        row[-2]["class"] = "strong"
+    return found

@@ -19,62 +19,53 @@ MOST_POINTS = 200
 
 @dataclass
 class RunRecord:
-    """One run directory, read."""
+    """One run directory, read.
+
+    `dataset` is a name also where the run was given a file; `data` says besides whether something was cut out of it,
+    and `cut` what. `made_of` is what the provenance says of the data.
+    """
 
     path: Path
+    name: str
     config: dict[str, Any]
     provenance: dict[str, Any]
+    made_of: dict[str, Any]
+    agent: str
+    dataset: str
+    data: str
+    cut: dict[str, Any] | None
+    fingerprint: str | None
+    seeds: list[int]
     rows: list[Score] = field(repr=False)
-
-    def scores(self, name: str) -> list[Score]:
-        """The rows of one of its files of scores."""
-        path, condition = self.path / name, condition_of(self.made_of)
-        return read_scores(path, condition=condition, growing=True) if path.exists() else []
-
-    @property
-    def made_of(self) -> dict[str, Any]:
-        """What its provenance says of the data."""
-        return self.provenance.get("dataset") or {}
-
-    @property
-    def name(self) -> str:
-        return self.path.resolve().name
-
-    @property
-    def agent(self) -> str:
-        return self.config["agent_name"]
-
-    @property
-    def dataset(self) -> str:
-        """The dataset's name, also when it was given as a file."""
-        return RunConfig(AgentConfig(), dataset=self.config["dataset"]).dataset_name
-
-    @property
-    def cut(self) -> dict[str, Any] | None:
-        """What `cta ooc cut` took out of the data, if it did."""
-        return cut_of(self.made_of)
-
-    @property
-    def data(self) -> str:
-        """The dataset in words: its name, and whether something was cut out of it."""
-        return self.dataset + DATA[condition_of(self.made_of)]
-
-    @property
-    def fingerprint(self) -> str | None:
-        return self.made_of.get("fingerprint")
-
-    @property
-    def seeds(self) -> list[int]:
-        return self.config["seeds"]
+    pair_rows: list[Score] = field(repr=False)
 
 
 def read_run(path: str | Path) -> RunRecord:
     """Read a run directory; a run that is still training, or was never scored, is fine."""
     files = RunDir.open(path)
-    config = read_json(files.path / "config.json", CONFIG)
-    record = RunRecord(files.path, config, files.provenance(), [])
-    record.rows += record.scores("eval.csv")
-    return record
+    config, provenance = read_json(files.path / "config.json", CONFIG), files.provenance()
+    made_of = provenance.get("dataset") or {}
+    condition, dataset = condition_of(made_of), RunConfig(AgentConfig(), dataset=config["dataset"]).dataset_name
+
+    def scores(name: str) -> list[Score]:
+        file = files.path / name
+        return read_scores(file, condition=condition, growing=True) if file.exists() else []
+
+    return RunRecord(
+        path=files.path,
+        name=files.path.resolve().name,
+        config=config,
+        provenance=provenance,
+        made_of=made_of,
+        agent=config["agent_name"],
+        dataset=dataset,
+        data=dataset + DATA[condition],
+        cut=cut_of(made_of),
+        fingerprint=made_of.get("fingerprint"),
+        seeds=config["seeds"],
+        rows=scores("eval.csv"),
+        pair_rows=scores("ooc.csv"),
+    )
 
 
 def training_curves(path: Path) -> dict[str, dict[str, Any]]:
@@ -87,17 +78,14 @@ def training_curves(path: Path) -> dict[str, dict[str, Any]]:
 def _curves(file: Path, shown: Callable[[str], bool]) -> dict[str, dict[str, Any]]:
     rows = CsvLog(file).read()
     at = {(whole_number(row, "seed", file), whole_number(row, "step", file)): row for row in rows}
-    steps = sorted({step for _, step in at})
+    steps, seeds = sorted({step for _, step in at}), sorted({seed for seed, _ in at})
     steps = steps[:: max(1, -(-len(steps) // MOST_POINTS))]
-    seeds = sorted({seed for seed, _ in at})
-    return {
-        name: {
-            "steps": steps,
-            "seeds": {seed: [_number(at.get((seed, step), {}).get(name)) for step in steps] for seed in seeds},
-        }
-        for name in (rows[0] if rows else [])
-        if shown(name) and any(_number(row[name]) is not None for row in rows)
-    }
+    found = {}
+    for name in rows[0] if rows else ():
+        if shown(name) and any(_number(row[name]) is not None for row in rows):
+            curves = {seed: [_number(at.get((seed, step), {}).get(name)) for step in steps] for seed in seeds}
+            found[name] = {"steps": steps, "seeds": curves}
+    return found
 
 
 def _number(text: str | None) -> float | None:

@@ -48,22 +48,18 @@ def _settings(run: RunRecord) -> str:
 def build_series(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
     """One entry per series: its label, curves, success overall and by task, and what it came to on held-out pairs."""
     groups = group_runs(runs)
-    return [_series(runs, group, label) for group, label in zip(groups, _labels(runs, groups), strict=True)]
-
-
-def _labels(runs: Sequence[RunRecord], groups: list[list[int]]) -> list[str]:
-    """The agent's name; with the folder's name where an agent occurs twice on a dataset."""
-    keys = [(runs[group[0]].data, runs[group[0]].agent) for group in groups]
-    return [
-        agent if keys.count((dataset, agent)) == 1 else f"{agent} ({runs[group[0]].name})"
-        for (dataset, agent), group in zip(keys, groups, strict=True)
-    ]
+    firsts = [runs[group[0]] for group in groups]
+    agents = Counter((run.data, run.agent) for run in firsts)
+    # The folder's name tells those apart whose agent occurs twice on a dataset.
+    labels = [run.agent if agents[run.data, run.agent] == 1 else f"{run.agent} ({run.name})" for run in firsts]
+    return [_series(runs, group, label) for group, label in zip(groups, labels, strict=True)]
 
 
 def _series(runs: Sequence[RunRecord], group: list[int], label: str) -> dict[str, Any]:
     first, rows = runs[group[0]], [row for number in group for row in runs[number].rows]
-    asked = _complete(row for number in group for row in runs[number].scores("ooc.csv"))
+    asked = _complete(row for number in group for row in runs[number].pair_rows)
     tasks, steps = task_scores(rows), sorted({row.step for row in rows})
+    choices = {"all": {*tasks}, **{task: {task} for task in tasks}} if tasks else {}
     # Mean, deviation and IQM are over the seeds that have every task.
     whole = _complete(rows)
     success = measured(seed_scores(whole))
@@ -79,7 +75,7 @@ def _series(runs: Sequence[RunRecord], group: list[int], label: str) -> dict[str
         "episodes": sorted({row.episodes for row in rows}),
         "pair_episodes": sorted({row.episodes for row in asked}),
         "evaluations": min(LAST_EVALUATIONS, len(steps)),
-        "curves": {name: _curve(rows, chosen, steps) for name, chosen in _choices(tasks).items()},
+        "curves": {name: _curve(rows, chosen, steps) for name, chosen in choices.items()},
         "tasks": {task: measured(by_seed) for task, by_seed in tasks.items()},
         "success": success and success | {"iqm": round(summarise(whole).iqm, 2)},
         "pairs": _pairs(asked),
@@ -114,11 +110,6 @@ def measured(by_seed: Mapping[int, float]) -> dict[str, Any] | None:
         "interval": interval and [round(end, 2) for end in interval],
         "seeds": {seed: round(score, 2) for seed, score in by_seed.items()},
     }
-
-
-def _choices(tasks: Iterable[str]) -> dict[str, set[str]]:
-    """The curves to choose from: over all tasks, and of each."""
-    return {"all": {*tasks}, **{task: {task} for task in tasks}} if tasks else {}
 
 
 def _curve(rows: Sequence[Score], tasks: Set[str], steps: Sequence[int]) -> dict[str, Any]:

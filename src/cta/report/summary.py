@@ -25,11 +25,10 @@ WORLDS = {
 
 def title(series: Sequence[dict[str, Any]]) -> str:
     """cta and hiql on desk-play-v0."""
-    agents = list(dict.fromkeys(one["agent"] for one in series))
-    datasets = list(dict.fromkeys(one["data"] for one in series))
-    many = len(agents) > 4
+    agents, datasets = (list(dict.fromkeys(one[name] for one in series)) for name in ("agent", "data"))
+    who = _and(agents) if len(agents) <= 4 else f"{len(agents)} agents"
     where = _and(datasets) if len(datasets) <= 3 else f"{len(datasets)} datasets"
-    return f"{f'{len(agents)} agents' if many else _and(agents)} on {where}"
+    return f"{who} on {where}"
 
 
 def opening(
@@ -46,7 +45,9 @@ def opening(
         if found:
             several = len({one["data"] for one in (asked or series)}) > 1
             where = f"On {dataset}, " if several else "Asked for what was cut out, " if asked else ""
-            answers.append(where + verdict(found, asked=bool(asked)) + _unequal(mine))
+            unequal = len({one["steps"] for one in mine}) > 1
+            more = " They were trained for different numbers of steps." if unequal else ""
+            answers.append(where + verdict(found, asked=bool(asked)) + more)
     question = "How often is the goal reached?" if answers else "What was trained?"
     return {
         "question": NEW_CONTEXT if asked else question,
@@ -81,10 +82,6 @@ def verdict(scored: dict[str, dict[str, Any]], *, asked: bool = False) -> str:
     return f"{text} The {which}, {gap:.0f} points, {told} (95% interval {low} to {high}, {seeds} each{more})."
 
 
-def _unequal(mine: Sequence[dict[str, Any]]) -> str:
-    return " They were trained for different numbers of steps." if len({one["steps"] for one in mine}) > 1 else ""
-
-
 def _done(series: Sequence[dict[str, Any]]) -> str:
     """lights-3x3-play-v0, pairs cut · 3 seeds · 6,000 steps · 50 episodes per pair"""
     datasets = list(dict.fromkeys(one["data"] for one in series))
@@ -107,12 +104,10 @@ def _worlds(runs: Sequence[RunRecord], studies: Sequence[dict[str, Any]]) -> lis
     held = {study["dataset"]: study["held_out"] for study in studies}
     lines = []
     for run in {run.dataset: run for run in runs}.values():
-        words = WORLDS.get(
-            family(run.dataset), f"The agents learned from {run.dataset}, trajectories recorded elsewhere."
-        )
+        unknown = f"The agents learned from {run.dataset}, trajectories recorded elsewhere."
         scored = len({row.task for row in run.rows})
         rest = f"Nothing was held out; scored are the world's {scored} tasks." if scored else ""
-        lines.append(f"{words} {held.get(run.dataset, rest)}".strip())
+        lines.append(f"{WORLDS.get(family(run.dataset), unknown)} {held.get(run.dataset, rest)}".strip())
     return lines
 
 
