@@ -188,6 +188,18 @@ def test_purity_fits_80_columns(monkeypatch, capsys):
     assert max(map(len, said.splitlines())) <= 80 and said.count("34.5 ± 10.1") >= 3 and "across contexts" in said
 
 
+def test_notes_below_a_table_fit_80_columns_and_are_whole_in_a_pipe(monkeypatch, capsys):
+    words = ["table", "main", "--ours", "--results", str(EXAMPLES.parent / "results")]
+    assert run(words) == 0
+    piped = capsys.readouterr().out
+    assert "the interval of the difference is Welch's, over the seeds of both\n" in piped
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(words) == 0
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert max(map(len, shown.splitlines())) <= 80 and "Welch's, over the seeds of both" in " ".join(shown.split())
+
+
 def test_datasets_fit_80_columns(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "80")

@@ -153,12 +153,12 @@ def train(seeds: tuple[int, ...], steps: int, out: Path) -> tuple[dict[str, list
 
 def conclude(found: dict[str, list[Score]], page: Path, run_directory: str) -> None:
     """The answer in a sentence and in bars, where the page is, and what to try next."""
+    from cta.io.text_tables import print_text
     from cta.scores.pair_answer import BLOCKS, PLAIN, PairAnswer
 
     answer = PairAnswer(found)
-    screen = Console(highlight=False)
-    screen.print("\n" + answer.sentence(), markup=False, soft_wrap=not screen.is_terminal)
-    blocks = BLOCKS if screen.encoding.startswith("utf") else PLAIN
+    print_text("\n" + answer.sentence())
+    blocks = BLOCKS if Console().encoding.startswith("utf") else PLAIN
     print("\n" + "\n".join(answer.bars(blocks)))
     print(f"\nThe page opens in any browser, without a network:\n  {page.resolve()}\n\nWhat next:")
     for why, words in NEXT:

@@ -12,7 +12,7 @@ from cta.cli.options import Markdown, RunFolders
 from cta.errors import CtaError
 from cta.io.csv_log import CsvLog
 from cta.io.json_files import read_json
-from cta.io.text_tables import print_table
+from cta.io.text_tables import print_table, print_text
 from cta.scores.protocol import TASKS
 from cta.scores.schema import DATA, read_scores
 from cta.scores.statistics import LAST_EVALUATIONS, missing_seeds, summarise, task_scores
@@ -112,4 +112,6 @@ def _mean_of_last(rows: Sequence[Mapping[str, str]], column: str) -> str:
 
 def print_orders(lines: Sequence[tuple[str, ...]], *, markdown: bool = False) -> None:
     """`order_line`s as a table."""
-    print_table([ORDERS, *lines], caption=CAPTION, markdown=markdown)
+    print_table([ORDERS, *lines], markdown=markdown)
+    if not markdown:
+        print_text(f"order: {CAPTION}")

@@ -46,6 +46,12 @@ def print_table(
         print(f"no room for: {', '.join(left_out)}")
 
 
+def print_text(text: str) -> None:
+    """Prose: a terminal gets lines broken between words, a pipe gets it in one line."""
+    console = Console(highlight=False)
+    console.print(text, markup=False, soft_wrap=not console.is_terminal)
+
+
 def _width(rows: Sequence[Sequence[str]], kept: Sequence[int]) -> int:
     """How wide these columns are side by side."""
     return sum(max(cell_len(row[i]) for row in rows) for i in kept) + GAP * (len(kept) - 1)

@@ -7,7 +7,7 @@ from pathlib import Path
 from cta.errors import CtaError
 from cta.io.csv_log import csv_text
 from cta.io.files import write_whole
-from cta.io.text_tables import pipe_table, print_table
+from cta.io.text_tables import pipe_table, print_table, print_text
 from cta.scores.tables import SHOWN, Table
 
 MARK = re.compile(
@@ -45,7 +45,7 @@ def show(table: Table) -> None:
         return
     print_table(_shown(table), left=3, drop=table.drop, title=table.title)
     for note in table.notes:
-        print(note)
+        print_text(note)
 
 
 FORMATS: dict[str, Callable[[Table], str]] = {"markdown": markdown, "latex": latex}
