@@ -21,10 +21,9 @@ from cta.data.npz import column, write_npz
 from cta.envs import generate as generate_module
 from cta.envs import gl
 from cta.envs.datasets import open_dataset
-from cta.envs.generate import EpisodeMaker, generate, plan_job
-from cta.envs.manipulation_data import ManipulationEpisodes, healthy
-from cta.envs.maze_data import PointMazeEpisodes, maze_cells
+from cta.envs.generate import generate, make_episode, plan_job
 from cta.envs.ogbench import global_numpy_seed, spread_seed
+from cta.envs.simulated_data import ManipulationEpisodes, PointMazeEpisodes, healthy, maze_cells
 from cta.errors import CtaError
 from cta.io.file_lock import file_lock
 from ogbench_forms import compact, regular
@@ -214,19 +213,21 @@ def test_an_interrupted_generation_continues_where_it_stopped(tmp_path, monkeypa
     command = ("generate", MAZE, "--episodes", 3, "--episode-steps", 20, "--workers", 1, "--out")
     assert run(*command, tmp_path / "whole") == 0
     made = []
-    original = EpisodeMaker.make
 
-    def interrupted(self: EpisodeMaker, split: str, index: int) -> None:
+    def remembered(job, source, *item):
+        made.append(item)
+        make_episode(job, source, *item)
+
+    def interrupted(*of_episode):
         if len(made) == 2:
             raise KeyboardInterrupt
-        made.append((split, index))
-        original(self, split, index)
+        remembered(*of_episode)
 
-    monkeypatch.setattr(EpisodeMaker, "make", interrupted)
+    monkeypatch.setattr(generate_module, "make_episode", interrupted)
     assert run(*command, tmp_path / "cut") == 3
     assert "the same command continues" in capsys.readouterr().err
     assert [path.suffix for path in (tmp_path / "cut").iterdir()] == [".parts"]
-    monkeypatch.setattr(EpisodeMaker, "make", lambda self, *item: (made.append(item), original(self, *item))[1])
+    monkeypatch.setattr(generate_module, "make_episode", remembered)
     assert run(*command, tmp_path / "cut") == 0
     assert sorted(made) == [("train", 0), ("train", 1), ("train", 2), ("validation", 0)]
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
@@ -427,5 +428,5 @@ def test_visual_data_without_opengl_get_one_line(tmp_path, monkeypatch):
 
 
 def test_workers_need_no_jax():
-    code = "import sys, cta.envs.generate, cta.envs.manipulation_data, cta.envs.maze_data, cta.cli.data"
+    code = "import sys, cta.envs.generate, cta.envs.simulated_data, cta.cli.data"
     subprocess.run([sys.executable, "-c", f"{code}; assert 'jax' not in sys.modules"], check=True)

@@ -12,10 +12,9 @@ import pytest
 from cta.envs import gl
 from cta.envs.lean import LeanWorld
 from cta.envs.lean_control import multiply, turn, yaw_terms
-from cta.envs.lean_plan import LeanPlan
-from cta.envs.manipulation_data import ManipulationEpisodes, _make_oracles
 from cta.envs.names import STATE_DIMS, family
 from cta.envs.ogbench import OgbenchWorld, close_env, global_numpy_seed, make_env, seeded_reset
+from cta.envs.simulated_data import LeanPlan, ManipulationEpisodes, _make_oracles
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*DISPLAY environment variable is missing")
 needs_gl = pytest.mark.skipif(gl.find_backend() is None, reason="no OpenGL library (make system)")

@@ -19,15 +19,14 @@ from cta.config import AgentConfig, RunConfig
 from cta.data import TrajectoryDataset
 from cta.data.download import MIRRORS_VARIABLE, download
 from cta.data.locations import DATA_DIR_VARIABLE, dataset_folder
-from cta.envs import manipulation_data
 from cta.envs import ogbench as ogbench_module
+from cta.envs import simulated_data
 from cta.envs.desk import find_world
 from cta.envs.desk_vector import DeskVectorWorld
 from cta.envs.generate import plan_job
-from cta.envs.manipulation_data import ManipulationEpisodes
-from cta.envs.maze_data import PointMazeEpisodes
 from cta.envs.names import KNOWN, expected_shapes
 from cta.envs.ogbench import OgbenchWorld
+from cta.envs.simulated_data import ManipulationEpisodes, PointMazeEpisodes
 from cta.errors import CtaError
 from cta.evaluation import Evaluator
 from cta.evaluation.rollout import TASKS, plan_episodes
@@ -254,8 +253,8 @@ def make(monkeypatch):
 
     def make(env_name: str, kind: str, **options: Any) -> tuple[ManipulationEpisodes, StillEnv]:
         env = StillEnv(**options)
-        monkeypatch.setattr(manipulation_data, "make_env", lambda *args, **settings: env)
-        monkeypatch.setattr(manipulation_data, "_make_oracles", lambda *args: {"any": StillOracle()})
+        monkeypatch.setattr(simulated_data, "make_env", lambda *args, **settings: env)
+        monkeypatch.setattr(simulated_data, "_make_oracles", lambda *args: {"any": StillOracle()})
         maker = ManipulationEpisodes(env_name, kind)
         env.seeds.clear()  # without the reset that compiles the model
         env.stacking.clear()
@@ -322,7 +321,7 @@ def test_only_the_scene_is_checked(make, world):
 
 
 def test_a_scene_that_always_loses_the_cube_gets_one_line(make, monkeypatch):
-    monkeypatch.setattr(manipulation_data, "HEALTHY_ATTEMPTS", 3)
+    monkeypatch.setattr(simulated_data, "HEALTHY_ATTEMPTS", 3)
     maker, env = make("scene-v0", "play", lost=(1, 2, 3))
     with pytest.raises(CtaError, match="3 attempts at an episode all lost the cube"):
         maker.episode((0, 0, 0), 4)

@@ -27,18 +27,13 @@ from cta.envs.names import KNOWN
 class Rule(NamedTuple):
     """Settings of the agents whose config is of a class, on datasets of these names, in a family."""
 
-    agents: type[AgentConfig]
+    agents: type[AgentConfig] | tuple[type[AgentConfig], ...]
     where: str
     changes: dict[str, Any]
     family: str = ""
-    """raw: without a representation of goals; flat, levels: with one; empty: all."""
+    """raw: without a representation of goals; flat, levels: with one; ddpgbc: with that actor loss; empty: all."""
 
 
-def _levels(where: str, subgoal_steps: int, batch_size: int) -> Rule:
-    return Rule(TwoLevelConfig, where, {"subgoal_steps": subgoal_steps, "batch_size": batch_size}, "levels")
-
-
-MAZES = ("pointmaze", "antmaze", "humanoidmaze")
 PIXEL_WORLDS = "visual-desk-* visual-lights-*"
 SMALL_WORLDS = f"desk-* lights-[23]x?-* lights-4x[23]-* {PIXEL_WORLDS}"
 BOARDS = "lights-4x[456]-*"
@@ -53,28 +48,36 @@ SMALL_SIZE = (
     Rule(ConditionedConfig, SMALL_WORLDS, {"gcb": {"hidden": (64, 64), "dim": 32}}),
     Rule(ConditionedConfig, SMALL_WORLDS, {"eta": {"hidden": (64, 64), "dim": 16}}),
     Rule(ConditionedConfig, SMALL_WORLDS, {"trunk": {"hidden": (64, 64), "features": 16, "backbone": (64, 64)}}),
-    Rule(CrlConfig, SMALL_WORLDS, {"latent_dim": 64}),
-    Rule(QrlConfig, SMALL_WORLDS, {"latent_dim": 64}),
+    Rule((CrlConfig, QrlConfig), SMALL_WORLDS, {"latent_dim": 64}),
 )
 """Small networks, and what goes with them; on every dataset with `--size small`."""
 
+ALPHA = {
+    GciqlConfig: {"*-play-*": 1.0, "*-noisy-*": 0.03, "pointmaze-*": 0.003, "antmaze-*": 0.3, "humanoidmaze-*": 0.1},
+    QrlConfig: {"*-play-*": 0.3, "*-noisy-*": 0.03, "pointmaze-*": 3e-4, "antmaze-*": 0.003, "humanoidmaze-*": 0.001},
+    CrlConfig: {"*-play-*": 3.0, "*-noisy-*": 0.1, "pointmaze-*": 0.03, "antmaze-*": 0.1, "humanoidmaze-*": 0.1},
+}
+"""Weight of behavioural cloning in DDPG+BC."""
+LEVELS = {
+    "scene-*": (10, 256),
+    "cube-single-*": (30, 256),
+    "cube-double-*": (30, 512),
+    "cube-triple-*": (30, 1024),
+    "puzzle-3x3-* puzzle-4x4-*": (20, 256),
+    "puzzle-4x5-*": (20, 512),
+    "puzzle-4x6-*": (20, 1024),
+    "pointmaze-* antmaze-* humanoidmaze-*": (25, 256),
+}
+"""k and batch of the two-level agents with representations; noisy data use the play data's."""
+
 RULES = (
-    # k and batch of the two-level agents with representations; noisy data use the play data's.
-    _levels("scene-*", 10, 256),
-    _levels("cube-single-*", 30, 256),
-    _levels("cube-double-*", 30, 512),
-    _levels("cube-triple-*", 30, 1024),
-    _levels("puzzle-3x3-* puzzle-4x4-*", 20, 256),
-    _levels("puzzle-4x5-*", 20, 512),
-    _levels("puzzle-4x6-*", 20, 1024),
-    _levels("pointmaze-* antmaze-* humanoidmaze-*", 25, 256),
+    *(Rule(TwoLevelConfig, at, {"subgoal_steps": k, "batch_size": n}, "levels") for at, (k, n) in LEVELS.items()),
     # Plain HIQL.
     Rule(TwoLevelConfig, "*-play-* *-noisy-*", {"subgoal_steps": 10}, "raw"),
     Rule(TwoLevelConfig, "pointmaze-* antmaze-*", {"subgoal_steps": 25}, "raw"),
     Rule(TwoLevelConfig, "humanoidmaze-*", {"subgoal_steps": 100}, "raw"),
     # Mazes on which agents look further ahead.
-    Rule(ConditionedConfig, "pointmaze-giant-* antmaze-giant-* humanoidmaze-*", LONG_HORIZON, "raw"),
-    Rule(QrlConfig, "pointmaze-giant-* antmaze-giant-* humanoidmaze-*", LONG_HORIZON, "raw"),
+    Rule((ConditionedConfig, QrlConfig), "pointmaze-giant-* antmaze-giant-* humanoidmaze-*", LONG_HORIZON, "raw"),
     Rule(ConditionedConfig, "antmaze-giant-* humanoidmaze-*", LONG_HORIZON, "flat"),
     # The dual learner of the flat agents on mazes.
     Rule(ConditionedConfig, "pointmaze-* antmaze-* humanoidmaze-*", {"dual.expectile": 0.9}, "flat"),
@@ -82,6 +85,7 @@ RULES = (
     # Pixels.
     Rule(AgentConfig, "visual-*", {"batch_size": 256, "p_aug": 0.5}),
     Rule(TwoLevelConfig, "visual-*", {"policy_rep_grad_stop": False}, "raw"),
+    *(Rule(kind, at, {"alpha": alpha}, "ddpgbc") for kind, alphas in ALPHA.items() for at, alpha in alphas.items()),
     # The embedded worlds, whose tasks take tens of steps rather than hundreds.
     Rule(AgentConfig, BOARDS, {"batch_size": 256}),
     *SMALL_SIZE,
@@ -92,26 +96,16 @@ RULES = (
 )
 """In this order: a later one wins."""
 
-ALPHA = {
-    GciqlConfig: {"play": 1.0, "noisy": 0.03, "pointmaze": 0.003, "antmaze": 0.3, "humanoidmaze": 0.1},
-    QrlConfig: {"play": 0.3, "noisy": 0.03, "pointmaze": 0.0003, "antmaze": 0.003, "humanoidmaze": 0.001},
-    CrlConfig: {"play": 3.0, "noisy": 0.1, "pointmaze": 0.03, "antmaze": 0.1, "humanoidmaze": 0.1},
-}
-"""Weight of behavioural cloning in DDPG+BC, by maze or by kind of data."""
 AWR_ALPHA = 10.0
 """Temperature of AWR in the flat agents that have it, on every dataset."""
 
-SMALL_RUN = {
-    "steps": 10_000,
-    "log_interval": 500,
-    "eval_interval": 1_000,
-    "eval_episodes": 100,
-    "checkpoint_interval": 1_000,
+RUNS = {
+    SMALL_WORLDS: {"steps": 10_000, "eval_episodes": 100, "log_interval": 500}
+    | dict.fromkeys(("eval_interval", "checkpoint_interval"), 1_000),
+    BOARDS: {"steps": 30_000, "log_interval": 1_000, "eval_interval": 5_000, "checkpoint_interval": 5_000},
+    "visual-*": {"steps": 500_000},
 }
-BOARD_RUN = {"steps": 30_000, "log_interval": 1_000, "eval_interval": 5_000, "checkpoint_interval": 5_000}
-PIXEL_RUN = {"steps": 500_000}
 """Run lengths that differ from RunConfig's defaults, which are the paper's for state observations."""
-RUNS = {SMALL_WORLDS: SMALL_RUN, BOARDS: BOARD_RUN, "visual-*": PIXEL_RUN}
 PARTS = {"log_interval": 20, "eval_interval": 10, "checkpoint_interval": 10}
 """Intervals of a run at least, as parts of its steps."""
 SHORTEST = 100
@@ -121,19 +115,16 @@ SHORTEST = 100
 def agent_preset(config: AgentConfig, dataset_name: str, *, small: bool = False) -> AgentConfig:
     """The agent's default config with the paper's values for this dataset, or with `small` networks."""
     raw = not isinstance(config, ConditionedConfig) or config.conditioning == "raw"
-    family = "raw" if raw else "levels" if isinstance(config, TwoLevelConfig) else "flat"
+    families = {"", "raw" if raw else "levels" if isinstance(config, TwoLevelConfig) else "flat"}
+    if isinstance(config, Extraction):
+        families.add(config.actor_loss)
     changes: dict[str, Any] = {}
     for rule in RULES:
         here = _is(dataset_name, rule.where) or (small and rule in SMALL_SIZE)
-        if here and isinstance(config, rule.agents) and rule.family in ("", family):
+        if here and isinstance(config, rule.agents) and rule.family in families:
             changes |= rule.changes
     if isinstance(config, ConditionedConfig) and not config.eta.use:
         changes.pop("eta", None)
-    if isinstance(config, Extraction) and config.actor_loss == "ddpgbc":
-        values = next((values for kind, values in ALPHA.items() if isinstance(config, kind)), {})
-        for kind, alpha in values.items():
-            if _is(dataset_name, f"{kind}-*" if kind in MAZES else f"*-{kind}-*"):
-                changes["alpha"] = alpha
     return with_settings(config, changes, "a preset")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cta.analysis.semantics import NOTHING, SEVERAL, UNKNOWN, Labels
-from cta.io.figure_files import save_figure as save
+from cta.io.files import save_figure as save
 
 INK, QUIET = "#2f3640", "#9aa3ad"
 PALE = {NOTHING: "#d8dce1", SEVERAL: "#b4bac2", UNKNOWN: "#8fb0d0"}

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import UseAppendAction
 
-from cta.io.figure_files import FigureFormat
+from cta.io.files import FigureFormat
 from cta.validation import Bounds, Count, Natural
 
 Frames = Annotated[int, Bounds("be 0 to 300 points", lambda x: 0 <= x <= 300)]

@@ -4,8 +4,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from cta.io.figure_files import check_suffix
-from cta.io.files import check_writable
+from cta.io.files import check_suffix, check_writable
 from cta.validation import Count, Inside
 
 

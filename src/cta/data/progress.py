@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -25,33 +25,24 @@ def human(amount: float) -> str:
 def progress(label: str, *, total: int | None, unit: str, done: int = 0) -> Iterator[Advance]:
     """Show how far a job of `total` `unit`s is, with its rate and the time left; `done` of them lie behind already."""
     began = spoke = time.monotonic()
-    now = done
+    now, console = done, Console(file=sys.stderr)
+    words = [TextColumn("{task.percentage:>3.0f}%"), TextColumn("[cyan]{task.fields[rate]}"), TimeRemainingColumn()]
+    bar = Progress(TextColumn("{task.description}"), BarColumn(), *words, console=console)
+    task = bar.add_task(label, total=total, completed=done, rate="")
 
-    def rate() -> float:
-        return (now - done) / max(1e-9, time.monotonic() - began)
-
-    def line(amount: int) -> None:
+    def advance(amount: int) -> None:
         nonlocal now, spoke
         now += amount
-        if time.monotonic() - spoke >= LINE_SECONDS:
+        rate = (now - done) / max(1e-9, time.monotonic() - began)
+        bar.update(task, completed=now, rate=f"{human(rate)} {unit}/s")
+        if not console.is_terminal and time.monotonic() - spoke >= LINE_SECONDS:
             spoke = time.monotonic()
-            text = f"{label}: {human(now)}"
-            if total:
-                left = (total - now) / rate() if now > done else float("inf")
-                text += f" of {human(total)} ({now / total:.0%}), {left / 60:.1f} min left"
-            print(f"{text}, {human(rate())} {unit}/s", file=sys.stderr, flush=True)
+            left = (
+                f" of {human(total)} ({now / total:.0%}), {(total - now) / max(1e-9, rate) / 60:.1f} min left"
+                if total
+                else ""
+            )
+            print(f"{label}: {human(now)}{left}, {human(rate)} {unit}/s", file=sys.stderr, flush=True)
 
-    console = Console(file=sys.stderr)
-    if not console.is_terminal:
-        yield line
-        return
-    words = [TextColumn("{task.percentage:>3.0f}%"), TextColumn("[cyan]{task.fields[rate]}"), TimeRemainingColumn()]
-    with Progress(TextColumn("{task.description}"), BarColumn(), *words, console=console) as bar:
-        task = bar.add_task(label, total=total, completed=done, rate="")
-
-        def show(amount: int) -> None:
-            nonlocal now
-            now += amount
-            bar.update(task, completed=now, rate=f"{human(rate())} {unit}/s")
-
-        yield show
+    with bar if console.is_terminal else nullcontext():
+        yield advance

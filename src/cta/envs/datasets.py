@@ -34,14 +34,14 @@ def open_dataset(
     file that does not state its own.
     """
     options: Any = {"info": info, "action_bounds": action_bounds}
-    if str(name_or_path).startswith(lerobot.PREFIX):
-        folder = str(name_or_path).removeprefix(lerobot.PREFIX)
-        train = lerobot.read_lerobot(folder, action_bounds=action_bounds)
+    text = str(name_or_path)
+    if text.startswith(lerobot.PREFIX):
+        train = lerobot.read_lerobot(text.removeprefix(lerobot.PREFIX), action_bounds=action_bounds)
         return train.name, train, None
     if action_bounds is not None and not is_path(name_or_path):
         raise CtaError(f"--action-bounds is for files of your own; {name_or_path} states its bounds itself")
-    if str(name_or_path).startswith(PREFIX):
-        train = read_minari(str(name_or_path).removeprefix(PREFIX))
+    if text.startswith(PREFIX):
+        train = read_minari(text.removeprefix(PREFIX))
         return train.name, train, None
     files = resolve(name_or_path, dataset_dir=dataset_dir)
     if files.train.exists():
@@ -77,16 +77,11 @@ def generate_desk(
     """Play data of an embedded world: `episodes` of `episode_steps` transitions, and a tenth as many for validation."""
     from cta.envs.desk_play import generate_play  # the desk runs on JAX, which readers of files do without
 
-    world = name.removesuffix("-play-v0")
-    validation = validation_count(episodes)
-    rows = episode_steps + 1
-    pair = generate_play(world, episodes=episodes, validation_episodes=validation, episode_steps=rows, seed=seed)
+    size = {"episodes": episodes, "validation_episodes": validation_count(episodes), "episode_steps": episode_steps + 1}
+    train, held_out = generate_play(name.removesuffix("-play-v0"), **size, seed=seed)
     made = {"episodes": episodes, "episode_steps": episode_steps, "seed": seed}
-    train, held_out = (
-        replace(data, provenance=provenance(name, split=split, **made))
-        for data, split in zip(pair, ("train", "validation"), strict=True)
-    )
-    return train, held_out
+    train = replace(train, provenance=provenance(name, split="train", **made))
+    return train, replace(held_out, provenance=provenance(name, split="validation", **made))
 
 
 def _keep(name: str, train: TrajectoryDataset, validation: TrajectoryDataset, folder: Path) -> None:
@@ -112,10 +107,9 @@ def check_fits(dataset: TrajectoryDataset, env_name: str) -> None:
 
 def provenance(name: str, *, split: str, episodes: int, episode_steps: int, seed: int) -> dict[str, Any]:
     """What fixes the bytes of a generated file, and nothing else: no clock, no machine, no number of workers."""
-    command = f"cta data generate {name} --episodes {episodes} --episode-steps {episode_steps} --seed {seed}"
     record = {
         "created_by": "cta",
-        "command": command,
+        "command": f"cta data generate {name} --episodes {episodes} --episode-steps {episode_steps} --seed {seed}",
         "dataset": name,
         "split": split,
         "episodes": episodes,

@@ -117,16 +117,14 @@ class DeskWorld:
     @cached_property
     def gates(self) -> np.ndarray:
         """gates[i, j] ⇔ part i needs bit j to be 1, (m, n)."""
-        return np.array([[j in part.locks for j in range(len(self.buttons))] for part in self.parts], bool).reshape(
-            -1, len(self.buttons)
-        )
+        bits = range(len(self.buttons))
+        return np.array([[j in part.locks for j in bits] for part in self.parts], bool).reshape(-1, len(bits))
 
     @cached_property
     def toggles(self) -> np.ndarray:
         """toggles[j, k] = 1 ⇔ button j flips bit k, the matrix T, (n, n)."""
-        return np.array(
-            [[int(k in button.toggles) for k in range(len(self.buttons))] for button in self.buttons], np.int32
-        )
+        bits = range(len(self.buttons))
+        return np.array([[int(k in button.toggles) for k in bits] for button in self.buttons], np.int32)
 
 
 class DeskState(NamedTuple):

@@ -180,16 +180,9 @@ def _dataset(
 ) -> TrajectoryDataset:
     """Rows of all episodes back to back; terminals mark the last row of each."""
     episodes, steps = actions.shape[:2]
-    terminals = np.zeros((episodes, steps), bool)
-    terminals[:, -1] = True
     qpos = np.concatenate([states.gripper, np.asarray(states.grip)[..., None], states.parts], axis=-1)
-    return TrajectoryDataset.from_arrays(
-        observations=observations.reshape(episodes * steps, *observations.shape[2:]),
-        actions=actions.reshape(episodes * steps, -1),
-        terminals=terminals.reshape(-1),
-        info={
-            "qpos": qpos.reshape(episodes * steps, -1),
-            "button_states": np.asarray(states.bits, np.int64).reshape(episodes * steps, -1),
-        },
-        name=world.dataset_name + suffix,
-    )
+    arrays = (actions, qpos, np.asarray(states.bits, np.int64))
+    acted, qpos, bits = (array.reshape(episodes * steps, -1) for array in arrays)
+    seen = observations.reshape(episodes * steps, *observations.shape[2:])
+    ends, info = np.tile(np.arange(steps) == steps - 1, episodes), {"qpos": qpos, "button_states": bits}
+    return TrajectoryDataset.from_arrays(seen, acted, ends, info=info, name=world.dataset_name + suffix)

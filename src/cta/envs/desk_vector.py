@@ -6,17 +6,7 @@ from functools import partial
 import jax
 import numpy as np
 
-from cta.envs.desk import (
-    ACTION_DIM,
-    WORLDS,
-    Array,
-    DeskState,
-    DeskTask,
-    DeskWorld,
-    host_device,
-    step,
-    success,
-)
+from cta.envs.desk import ACTION_DIM, WORLDS, Array, DeskState, DeskTask, DeskWorld, host_device, step, success
 from cta.envs.desk_pixels import see
 from cta.envs.protocol import Episode, Step
 from cta.errors import CtaError

@@ -16,8 +16,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing import get_context, parent_process
-from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +54,12 @@ class Job:
     def target(self, split: str) -> Path:
         return self.folder / f"{self.spec.name}{'' if split == 'train' else '-val'}.npz"
 
+    @property
+    def size(self) -> dict[str, int]:
+        return {"episodes": self.episodes, "episode_steps": self.episode_steps, "seed": self.seed}
+
     def record(self, split: str) -> dict[str, Any]:
-        return provenance(
-            self.spec.name, split=split, episodes=self.episodes, episode_steps=self.episode_steps, seed=self.seed
-        )
+        return provenance(self.spec.name, split=split, **self.size)
 
     def workshop(self) -> Path:
         """The hidden folder of finished episodes, named after everything an episode depends on."""
@@ -95,8 +97,7 @@ def generate(job: Job, *, workers: int = 1) -> list[Path]:
         with file_lock(train, waiting=f"waiting for another process that generates {train}"):
             missing = _missing(job)  # whoever we waited for may have made it
             if missing and job.spec.name in DESK_DATASETS:
-                size = {"episodes": job.episodes, "episode_steps": job.episode_steps, "seed": job.seed}
-                made = dict(zip(SPLITS, generate_desk(job.spec.name, **size), strict=True))
+                made = dict(zip(SPLITS, generate_desk(job.spec.name, **job.size), strict=True))
                 for split in missing:
                     made[split].to_npz(job.target(split))
             elif missing:
@@ -138,16 +139,14 @@ def make_parts(job: Job, todo: list[tuple[str, int]], *, workers: int, advance: 
     """Make the episodes (split, index) of `todo` as part files; `advance` is told the rows of each."""
     rows = job.episode_steps + 1
     if workers <= 1 or len(todo) <= 1:
-        with closing(EpisodeMaker(job)) as maker:
+        with closing(_source(job.spec)) as source:
             for item in todo:
-                maker.make(*item)
+                make_episode(job, source, *item)
                 advance(rows)
         return
-    context = get_context("spawn")
-    stop = context.Event()
-    pool = ProcessPoolExecutor(min(workers, len(todo)), context, initializer=_begin, initargs=(job, stop))
+    pool = ProcessPoolExecutor(min(workers, len(todo)), get_context("spawn"), initializer=_begin)
     try:
-        for future in as_completed([pool.submit(_make, *item) for item in todo]):
+        for future in as_completed([pool.submit(_make, job, *item) for item in todo]):
             future.result()
             advance(rows)
     except BrokenProcessPool:
@@ -156,44 +155,40 @@ def make_parts(job: Job, todo: list[tuple[str, int]], *, workers: int, advance: 
             "perhaps with fewer --workers"
         ) from None
     finally:
-        stop.set()  # the pool cannot take back what it has already queued
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-class EpisodeMaker:
-    """Makes the episodes of a job and keeps each as a part file."""
+def _source(spec: DatasetSpec) -> Any:
+    """What makes the episodes of a dataset, one after the other."""
+    from cta.envs.simulated_data import ManipulationEpisodes, PointMazeEpisodes
 
-    def __init__(self, job: Job) -> None:
-        from cta.envs.manipulation_data import ManipulationEpisodes
-        from cta.envs.maze_data import PointMazeEpisodes
-
-        self._job, self._workshop, spec = job, job.workshop(), job.spec
-        maze = spec.family == "pointmaze"
-        self._source = PointMazeEpisodes(spec.env_name) if maze else ManipulationEpisodes(spec.env_name, spec.kind)
-        self.close = self._source.close
-
-    def make(self, split: str, index: int) -> None:
-        """One episode, fixed by (seed, split, index)."""
-        arrays = self._source.episode((self._job.seed, SPLITS.index(split), index), self._job.episode_steps)
-        terminals = np.zeros(self._job.episode_steps + 1, bool)
-        terminals[-1] = True
-        for key, values in arrays.items():
-            if values.dtype.kind == "f" and not np.isfinite(values).all():
-                raise CtaError(f"{self._job.spec.name}: {key} of episode {index} has NaN or inf")
-        columns = {"observations": arrays.pop("observations"), "actions": arrays.pop("actions"), "terminals": terminals}
-        part = {key: column(values) for key, values in (columns | arrays).items()}
-        write_npz(_part(self._workshop, split, index), part, None)
+    maze = spec.family == "pointmaze"
+    return PointMazeEpisodes(spec.env_name) if maze else ManipulationEpisodes(spec.env_name, spec.kind)
 
 
-_worker: tuple[EpisodeMaker, Event] | None = None
+def make_episode(job: Job, source: Any, split: str, index: int) -> None:
+    """One episode, fixed by (seed, split, index), as a part file."""
+    arrays = source.episode((job.seed, SPLITS.index(split), index), job.episode_steps)
+    for key, values in arrays.items():
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise CtaError(f"{job.spec.name}: {key} of episode {index} has NaN or inf")
+    first = {key: arrays[key] for key in ("observations", "actions")}
+    first["terminals"] = np.arange(job.episode_steps + 1) == job.episode_steps
+    columns = {key: column(values) for key, values in (first | arrays).items()}
+    write_npz(_part(job.workshop(), split, index), columns, None)
 
 
-def _begin(job: Job, stop: Event) -> None:
+_source_of_worker = cache(_source)
+
+
+def _make(job: Job, split: str, index: int) -> None:
+    make_episode(job, _source_of_worker(job.spec), split, index)
+
+
+def _begin() -> None:
     """In a worker process: Ctrl-C is the parent's business, which lets the episodes under way finish."""
-    global _worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _worker = EpisodeMaker(job), stop
 
 
 def _end_with_parent() -> None:
@@ -202,13 +197,6 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
-
-
-def _make(split: str, index: int) -> None:
-    assert _worker is not None
-    maker, stop = _worker
-    if not stop.is_set():
-        maker.make(split, index)
 
 
 def _assemble(job: Job, workshop: Path, split: str) -> None:

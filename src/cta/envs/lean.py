@@ -23,13 +23,15 @@ PRESSED, REACHED = -0.02, 0.04
 ARM, CUBE, BUTTON = 19, 9, 4
 """Entries of an observation: of the arm, of each cube, of each button."""
 
-
 OgbenchEnv = cast(Any, object)
 """For the types: the class of OGBench that a mixin stands before."""
 
 
 class LeanWorld(OgbenchEnv):
-    """The arm, cubes and buttons: control, observation and info. A mixin, put before a class of OGBench."""
+    """The arm, cubes and buttons: control, observation and info. A mixin, put before a class of OGBench.
+
+    Each world adds `_succeeded` and `_add_targets`.
+    """
 
     _draws = True
 
@@ -156,12 +158,8 @@ class LeanWorld(OgbenchEnv):
         cosines, sines = np.cos(yaws).tolist(), np.sin(yaws).tolist()
         observation[:6], observation[6:12] = self._qpos[self._arm], self._qvel[self._arm]
         observation[12:15] = (self._pinch_pos - CENTRE) * SCALE
-        observation[15:ARM] = (
-            cosines[0],
-            sines[0],
-            self._gripper_opening() * GRIPPER_SCALE,
-            self._gripper_contact(),
-        )
+        observation[15:17] = cosines[0], sines[0]
+        observation[17:ARM] = self._gripper_opening() * GRIPPER_SCALE, self._gripper_contact()
         for i, cube in enumerate(self._cubes):
             row = observation[ARM + CUBE * i : ARM + CUBE * (i + 1)]
             row[:3], row[3:7] = (cube[:3] - CENTRE) * SCALE, cube[3:]
@@ -191,12 +189,6 @@ class LeanWorld(OgbenchEnv):
         }
         self._add_targets(info)
         return info
-
-    def _succeeded(self, cubes: list[bool]) -> bool:
-        raise NotImplementedError
-
-    def _add_targets(self, info: dict[str, Any]) -> None:
-        raise NotImplementedError
 
     def render(self, *args: Any, **options: Any) -> np.ndarray:
         """A frame. What only pictures show is brought up to date here instead of in every step."""

@@ -69,10 +69,8 @@ class LeanScene(LeanWorld):
     def _succeeded(self, cubes: list[bool]) -> bool:
         (drawer, _), (window, _) = self._slides
         right = (self._cur_button_states == self._target_button_states).tolist()
-        slid = [
-            abs(float(drawer[0]) - self._target_drawer_pos) <= REACHED,
-            abs(float(window[0]) - self._target_window_pos) <= REACHED,
-        ]
+        wanted = (drawer, self._target_drawer_pos), (window, self._target_window_pos)
+        slid = [abs(float(slide[0]) - target) <= REACHED for slide, target in wanted]
         if self._mode == "task":
             return all(cubes) and all(right) and all(slid)
         kinds = {"cube": cubes[self._target_block], "button": right[self._target_button]}
@@ -82,12 +80,8 @@ class LeanScene(LeanWorld):
         observation = super().compute_observation()
         if self._ob_type != "pixels":
             (drawer, drawer_speed), (window, window_speed) = self._slides
-            observation[self._buttons_end :] = (
-                drawer[0] * DRAWER_SCALE,
-                drawer_speed[0],
-                window[0] * WINDOW_SCALE,
-                window_speed[0],
-            )
+            slides = drawer[0] * DRAWER_SCALE, drawer_speed[0], window[0] * WINDOW_SCALE, window_speed[0]
+            observation[self._buttons_end :] = slides
         return observation
 
     def _add_targets(self, info: dict[str, Any]) -> None:

@@ -107,21 +107,16 @@ class Board:
         """The least number of presses of the goal that needs most."""
         if self.rank == self.lights:
             return self.lights
-        return int(max(self.least(block @ self.patterns % 2).max() for block in self._sets_of_presses()))
-
-    def _sets_of_presses(self) -> list[np.ndarray]:
-        """One set for every change that can be made, in blocks."""
-        sets = np.zeros((2**self.rank, self.lights), np.uint8)
+        sets = np.zeros((2**self.rank, self.lights), np.uint8)  # of presses: one for every change that can be made
         sets[:, self._reduced[2]] = _all_bits(self.rank)
-        return np.array_split(sets, max(1, len(sets) // 4096))
+        blocks = np.array_split(sets, max(1, len(sets) // 4096))
+        return int(max(self.least(block @ self.patterns % 2).max() for block in blocks))
 
     def draw(self, presses: int, count: int, rng: np.random.Generator) -> np.ndarray:
         """(count, n) changes that need exactly so many presses, each such change as likely as any other."""
         if not 0 <= presses <= self.hardest:
-            raise CtaError(
-                f"no goal on the {self.rows}x{self.columns} board needs {presses} presses: the hardest needs "
-                f"{self.hardest}"
-            )
+            size = f"{self.rows}x{self.columns}"
+            raise CtaError(f"no goal on the {size} board needs {presses} presses: the hardest needs {self.hardest}")
         found, missing = [], count
         while missing > 0:
             order = np.argsort(rng.random((_DRAWN_TOGETHER, self.lights)), axis=1)
@@ -143,10 +138,8 @@ class Board:
         return [(number, tuple(self.draw(number, 1, rng)[0].tolist())) for number in numbers]
 
 
-@cache
-def board(rows: int, columns: int) -> Board:
-    """The board of this size; it computes its tables once."""
-    return Board(rows, columns)
+board = cache(Board)
+"""The board of (rows, columns); it computes its tables once."""
 
 
 def board_of(dataset_name: str) -> Board:

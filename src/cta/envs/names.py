@@ -84,6 +84,7 @@ def lights_patterns(rows: int, columns: int) -> tuple[tuple[int, ...], ...]:
 
 def _known() -> dict[str, DatasetSpec]:
     episodes = {"cube-triple-v0": 3000, "puzzle-4x5-v0": 3000, "puzzle-4x6-v0": 5000}
+    boards = {"lights-4x4-play-v0": 5000, "lights-4x5-play-v0": 15_000, "lights-4x6-play-v0": 25_000}
     specs = []
     for env_name in STATE_DIMS:
         stem, version = env_name.rsplit("-", 1)
@@ -92,14 +93,9 @@ def _known() -> dict[str, DatasetSpec]:
     for body, long in (("pointmaze", 1), ("antmaze", 1), ("humanoidmaze", 2)):
         specs += [DatasetSpec(f"{body}-{size}-navigate-v0", 1000, 1000 * long) for size in ("medium", "large")]
         specs.append(DatasetSpec(f"{body}-giant-navigate-v0", 1000 if long == 2 else 500, 2000 * long))
-    specs += [DatasetSpec(name, *_embedded_size(name)) for name in DESK_DATASETS]
+    # 75k transitions in all on the desk and small boards; 1M, 3M and 5M from 4x4 on.
+    specs += [DatasetSpec(name, boards.get(name, 500), 200 if name in boards else 149) for name in DESK_DATASETS]
     return {spec.name: spec for spec in specs}
-
-
-def _embedded_size(name: str) -> tuple[int, int]:
-    """Episodes and their transitions: 75k in all on the desk and small boards; 1M, 3M and 5M from 4x4 on."""
-    large = {"lights-4x4-play-v0": 5000, "lights-4x5-play-v0": 15_000, "lights-4x6-play-v0": 25_000}
-    return (large[name], 200) if name in large else (500, 149)
 
 
 KNOWN = _known()

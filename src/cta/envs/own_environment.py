@@ -39,7 +39,6 @@ class OwnWorld:
         self._steps = 0
 
     def twin(self) -> "OwnWorld":
-        """Another one."""
         return OwnWorld(self.env_name, unit=self._unit)
 
     def _action_range(self) -> tuple[np.ndarray, np.ndarray]:
@@ -65,9 +64,11 @@ class OwnWorld:
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, bool, bool]:
         """One step: (observation, success, done), done on success, at the limit, or when the environment says so."""
-        taken = np.clip(self._stretched(action) if self._unit else action, self._low, self._high)
-        dtype = getattr(self._env.action_space, "dtype", np.float32)
-        observation, _, terminated, truncated, info = self._env.step(taken.astype(dtype))
+        if self._unit:
+            bounded = np.isfinite(self._low).all() and np.isfinite(self._high).all()
+            action = Bounds(self._low, self._high).from_unit(action) if bounded else np.clip(action, -1, 1)
+        taken = np.clip(action, self._low, self._high).astype(getattr(self._env.action_space, "dtype", np.float32))
+        observation, _, terminated, truncated, info = self._env.step(taken)
         self._steps += 1
         key = next((key for key in SUCCESS if key in info), None)
         if key is None:
@@ -79,10 +80,6 @@ class OwnWorld:
         success = bool(value.all())
         ended = bool(terminated or truncated) or self._steps >= self.max_episode_steps
         return self._observed(observation), success, success or ended
-
-    def _stretched(self, action: np.ndarray) -> np.ndarray:
-        bounded = np.isfinite(self._low).all() and np.isfinite(self._high).all()
-        return Bounds(self._low, self._high).from_unit(action) if bounded else np.clip(action, -1, 1)
 
     def _observed(self, observation: Any) -> np.ndarray:
         found = join(observation, rows=False, label=self._label)
@@ -96,7 +93,6 @@ class OwnWorld:
         return found
 
     def close(self) -> None:
-        """Close the environment."""
         self._env.close()
 
 

@@ -1,4 +1,4 @@
-"""Writing a file in one piece, paths and names as people give them, streams that may go away."""
+"""Files in one piece, figures among them; paths and names as people give them; streams that may go away."""
 
 import os
 import re
@@ -6,8 +6,9 @@ import tempfile
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO, cast
+from typing import Any, BinaryIO, Literal, TextIO, cast, get_args
 
 from cta.errors import CtaError
 
@@ -15,6 +16,7 @@ UNFINISHED = ".tmp"
 """The end of the name of a file that is being written; before it stands the number of its process."""
 LONGEST = 120
 """Of a file name that is made from a name from outside."""
+FigureFormat = Literal["png", "pdf", "svg"]
 
 
 def user_path(text: str | Path) -> Path:
@@ -67,6 +69,22 @@ def sync_folder(folder: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+def check_suffix(path: Path) -> str:
+    """The format that the suffix of a figure's file names; complains about any other."""
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in get_args(FigureFormat):
+        raise CtaError(f"{path}: figures are written as {', '.join(f'.{known}' for known in get_args(FigureFormat))}")
+    return kind
+
+
+def save_figure(figure: Any, path: Path, **options: Any) -> Path:
+    """Write all of a Matplotlib figure or nothing, in the format that the suffix of `path` names; returns the path."""
+    content = BytesIO()
+    figure.savefig(content, format=check_suffix(path), **options)
+    write_whole(path, content.getvalue())
+    return path
 
 
 def read_content(path: Path) -> bytes:

@@ -9,7 +9,7 @@ from textwrap import fill
 from typing import Any, NamedTuple
 
 from cta.errors import CtaError
-from cta.io.figure_files import save_figure
+from cta.io.files import save_figure
 from cta.scores.pair_table import pair_lines
 from cta.scores.paper import ALL_PAIRS, OOC, TABLES, paper_pairs, paper_scores
 from cta.scores.protocol import CellScores, short_steps

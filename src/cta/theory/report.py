@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from cta.io.figure_files import save_figure
+from cta.io.files import save_figure
 from cta.io.text_tables import print_table
 from cta.theory import assumptions
 from cta.theory.distance import field, fields, surrogate_return, temporal_distance
