@@ -303,14 +303,12 @@ def _join_transitions(
 
 def _info_arrays(file: NpzReader, *, rows: int) -> dict[str, np.ndarray]:
     """The per-row arrays of a file beside the core ones; OGBench's own must fit, strangers that do not are left out."""
-    found = []
-    for key in file.keys:
-        length = (*file.header(key)[0], 0)[0]
-        if key in INFO_KEYS and length != rows:
-            raise CtaError(f"{file.path}: {key} has {length} rows, observations have {rows}")
-        if length == rows and key not in (*CORE_KEYS, *MORE_KEYS, *BOUND_KEYS, PROVENANCE_KEY):
-            found.append(key)
-    return {key: file[key] for key in found}
+    lengths = {key: (*file.header(key)[0], 0)[0] for key in file.keys}
+    for key in INFO_KEYS:
+        if lengths.get(key, rows) != rows:
+            raise CtaError(f"{file.path}: {key} has {lengths[key]} rows, observations have {rows}")
+    others = lengths.keys() - {*CORE_KEYS, *MORE_KEYS, *BOUND_KEYS, PROVENANCE_KEY}
+    return {key: file[key] for key in file.keys if key in others and lengths[key] == rows}
 
 
 def count_transitions(path: Path) -> int | None:

@@ -133,8 +133,8 @@ def simulator_notice(record: dict[str, Any] | None) -> str | None:
         record = (record["source"] or {}).get("provenance")
     made_by = "before 3.5" if record is None else (record.get("versions") or {}).get("mujoco")
     here = versions(("mujoco",))["mujoco"]
-    sides = [False if record is None else _after_change(made_by), _after_change(here)]
-    if None in sides or sides[0] == sides[1]:
+    sides = {_after_change("3.4" if record is None else made_by), _after_change(here)}
+    if sides != {True, False}:
         return None
     return (
         f"the data is from MuJoCo {made_by}, the simulator here is {here}: "

@@ -60,11 +60,9 @@ class LeanScene(LeanWorld):
         super().pre_step()
 
     def _pressed(self) -> bool:
-        return super()._pressed() or (self._mode == "task" and self._lost())
-
-    def _lost(self) -> bool:
-        """Whether the cube left the table, after which OGBench puts it back."""
-        return any(bool((c[:3] <= self._lost_below).any() or (c[:3] >= self._lost_above).any()) for c in self._cubes)
+        """Or, in tasks, whether the cube left the table, after which OGBench puts it back."""
+        lost = ((cube[:3] <= self._lost_below).any() or (cube[:3] >= self._lost_above).any() for cube in self._cubes)
+        return super()._pressed() or (self._mode == "task" and any(lost))
 
     def _succeeded(self, cubes: list[bool]) -> bool:
         (drawer, _), (window, _) = self._slides

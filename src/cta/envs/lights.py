@@ -107,10 +107,13 @@ class Board:
         """The least number of presses of the goal that needs most."""
         if self.rank == self.lights:
             return self.lights
-        sets = np.zeros((2**self.rank, self.lights), np.uint8)  # of presses: one for every change that can be made
+        return int(max(self.least(block @ self.patterns % 2).max() for block in self._sets_of_presses()))
+
+    def _sets_of_presses(self) -> list[np.ndarray]:
+        """One set for every change that can be made, in blocks."""
+        sets = np.zeros((2**self.rank, self.lights), np.uint8)
         sets[:, self._reduced[2]] = _all_bits(self.rank)
-        blocks = np.array_split(sets, max(1, len(sets) // 4096))
-        return int(max(self.least(block @ self.patterns % 2).max() for block in blocks))
+        return np.array_split(sets, max(1, len(sets) // 4096))
 
     def draw(self, presses: int, count: int, rng: np.random.Generator) -> np.ndarray:
         """(count, n) changes that need exactly so many presses, each such change as likely as any other."""
