@@ -1,10 +1,12 @@
 """Own data from file to exported policy: the page that explains it, executed; Minari, splits, orders, environments."""
 
 import json
+import os
 import re
 import subprocess
 import sys
 import time
+from multiprocessing import Pipe
 from pathlib import Path
 
 import gymnasium
@@ -392,6 +394,20 @@ def test_what_an_environment_starts_ends_with_the_worker(tmp_path, monkeypatch, 
             parent.kill()
         parent.communicate(timeout=60)
     assert gone(helper)
+
+
+def test_a_worker_whose_answer_nobody_takes_leaves_nothing(tmp_path):
+    """As when the command is killed while its environments step."""
+    connection, theirs = Pipe()
+    words = [str(theirs.fileno()), str(os.getpid()), "test_own_data:WithHelper", "unit", "0"]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    options = {"cwd": tmp_path, "env": environment, "pass_fds": [theirs.fileno()], "start_new_session": True}
+    with subprocess.Popen([sys.executable, "-m", "cta.evaluation.worker", *words], **options) as worker:
+        theirs.close()
+        connection.send(("describe",))
+        connection.close()
+        worker.wait(timeout=60)
+    assert gone(int((tmp_path / "helper.pid").read_text()))
 
 
 @pytest.mark.slow

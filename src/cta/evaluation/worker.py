@@ -18,6 +18,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -109,8 +110,12 @@ def main() -> None:
     descriptor, parent, env_name, own, limit = sys.argv[1:]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's to handle; it closes the pipe
     threading.Thread(target=_leave_with_parent, args=(int(parent),), daemon=True).start()
-    serve(Connection(int(descriptor)), Slots(env_name, int(limit) or None, own=own))
-    _end_group()
+    try:
+        serve(Connection(int(descriptor)), Slots(env_name, int(limit) or None, own=own))
+    except BaseException:  # nobody takes the answer any more, or it cannot be sent
+        traceback.print_exc()
+    finally:
+        _end_group()
 
 
 if __name__ == "__main__":
