@@ -207,7 +207,7 @@ def test_a_speed_that_nobody_knows_is_said_to_be_unknown(tmp_path, monkeypatch, 
     (tmp_path / "plan.toml").write_text("[[cells]]\ndataset = 'desk-play-v0'\nagents = ['gcbc']")
     assert run(["reproduce", "plan.toml", "--dry-run"]) == 0
     text = capsys.readouterr().out
-    assert "seeds 0–3, unknown of training" in text and "1 cells at an unknown speed (gcbc)" in text
+    assert "seeds 0–3, an unknown time of training" in text and "1 cells at an unknown speed (gcbc)" in text
     assert "0:00" not in text
 
 

@@ -66,8 +66,6 @@ class Cell:
     """Scored on the world's five tasks, on its held-out pairs, or on goals by their number of presses."""
     cut: Cut = Cut()
 
-    # What it is
-
     @cached_property
     def config(self) -> AgentConfig:
         changed = run_config(self.agent, self.dataset, agent_settings=dict(self.settings)).agent
@@ -126,8 +124,6 @@ class Cell:
         trained = filter(None, [self.dataset_name, self.agent, self.condition, self.run_key.settings])
         return f"{safe_name('.'.join(trained))[:100]}-{self.digest}"
 
-    # In words
-
     @cached_property
     def name(self) -> str:
         changes = [f"{name} {value}" for name, value in self.settings]
@@ -136,8 +132,6 @@ class Cell:
         only = "" if self.cut.only is None else f" (pair {self.cut.only})"
         asked = "" if self.ask == ("tasks" if self.condition == WHOLE else "pairs") else f", asked for {self.ask}"
         return f"{agent} on {self.dataset_name}{TRAINED_ON[self.condition]}{only}{asked}"
-
-    # What is wanted
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:

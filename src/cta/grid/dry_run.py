@@ -29,7 +29,7 @@ class Need:
         score = f"{_hours(self.score_core_s)} core-hours of scoring"
         if not self.units:
             return f"  {self.cell.name}: {score}" if self.score_core_s else ""
-        time = "unknown" if self.train_s is None else clock(self.train_s)
+        time = "an unknown time" if self.train_s is None else clock(self.train_s)
         where = f" on {self.speed.device}" if self.speed and self.speed.device != device else ""
         seeds = "; ".join(short_list(unit.seeds) for unit in self.units)
         budget = ", not in this budget" if late else ""

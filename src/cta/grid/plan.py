@@ -54,15 +54,12 @@ class Plan:
 
     def only(self, *, datasets: Sequence[str] = (), agents: Sequence[str] = ()) -> "Plan":
         """The part with these datasets and agents; none named means all."""
-        for flag, wanted, known in (
-            ("--datasets", datasets, {cell.dataset for cell in self.cells}),
-            ("--agents", agents, {cell.agent for cell in self.cells}),
-        ):
-            if unknown := set(wanted) - known:
-                raise CtaError(
-                    f"{flag} {', '.join(sorted(unknown))}: not in the plan, which has {', '.join(sorted(known))}"
-                )
-        cells = [c for c in self.cells if (not datasets or c.dataset in datasets) and (not agents or c.agent in agents)]
+        cells = self.cells
+        for name, wanted in (("dataset", datasets), ("agent", agents)):
+            known = {getattr(cell, name) for cell in self.cells}
+            if unknown := sorted(set(wanted) - known):
+                raise CtaError(f"--{name}s {', '.join(unknown)}: not in the plan, which has {', '.join(sorted(known))}")
+            cells = [cell for cell in cells if not wanted or getattr(cell, name) in wanted]
         if not cells:
             raise CtaError(f"the plan has no cell of {', '.join(datasets)} with {', '.join(agents)}")
         return replace(self, cells=tuple(cells))
@@ -90,10 +87,8 @@ def read_plan(path: str | Path) -> Plan:
         raise CtaError(f"{path}: no [[cells]]; a cell has a dataset and agents")
     if not isinstance(rates, dict) or not all(map(_is_rate, rates.values())):
         raise CtaError(f"{path}: rates is a table of positive numbers")
-    cells: list[Cell] = []
-    for number, table in enumerate(tables, 1):
-        cells += _cells({**values, **table}, f"{path}: cells {number}")
-    return Plan(path.stem, tuple(cells), rates).check()
+    parts = [_cells({**values, **table}, f"{path}: cells {number}") for number, table in enumerate(tables, 1)]
+    return Plan(path.stem, tuple(cell for part in parts for cell in part), rates).check()
 
 
 def _is_rate(value: Any) -> bool:

@@ -113,9 +113,6 @@ def wait_for_run(run: Path, patience: float = 60.0) -> None:
             os.close(file)
 
 
-# The commands
-
-
 def train_words(space: Workspace, unit: Unit) -> list[str]:
     """The command that begins or continues a unit. Its checkpoints are scored beside it, so training never waits."""
     cell = unit.cell

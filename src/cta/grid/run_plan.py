@@ -21,6 +21,7 @@ from cta.grid.runner import Runner
 from cta.grid.workspace import DEFAULT, Workspace
 from cta.io.file_lock import lock
 from cta.io.files import safe_stream
+from cta.scores.protocol import unscored
 from cta.scores.store import Scores
 
 
@@ -51,7 +52,8 @@ def _summary(screen: RichConsole, runner: Runner) -> int:
     space = runner.space
     for cell in space.plan.cells:
         if space.out.cell(cell.key).rows:
-            screen.print(f"{cell.name}: {space.missing(cell) or 'complete by this plan'}", markup=False)
+            missing = "; ".join(unscored(cell.seeds, cell.points, space.scored(cell)))
+            screen.print(f"{cell.name}: {f'missing {missing}' if missing else 'complete by this plan'}", markup=False)
     left = [part for cell in space.plan.cells for part in space.left(cell)]
     lost = [part for cell in space.plan.cells for part in space.lost(cell)]
     screen.print(f"results: {space.out.folder}")

@@ -85,8 +85,6 @@ class Runner:
     def doing(self, kind: str) -> list[Running]:
         return [run for run in self.running if run.job.kind == kind]
 
-    # Starting
-
     def _start(self) -> bool:
         """Start what there is room for; whether something waits for room."""
         while (training := self._next_training()) and self._train(training):
@@ -111,25 +109,24 @@ class Runner:
         if file.exists():
             name += " with random windows cut" if cell.condition == RANDOM else " without its pairs"
             file = self.space.data_file(cell)
-        return self._begin(DATA, name, processes.data_words(self.space, cell, self._cores(DATA)), unit, file.exists)
+        words = processes.data_words(self.space, cell, self.engine.cores(DATA, self._kinds))
+        return self._begin(DATA, name, words, unit, file.exists)
 
     def _begin(
         self, kind: str, name: str, words: list[str], unit: Unit, reached: Callable[[], bool], *items: Pending
     ) -> bool:
-        if self._room(kind) < 1:
+        if self.engine.room(kind, self._kinds) < 1:
             return False
         log = self.space.folder / "logs" / (re.sub(r"[^\w.]+", "-", f"{kind} {name}")[:180] + ".log")
-        job = Job(kind, name, tuple(words), log, unit, items, self._cores(kind))
+        job = Job(kind, name, tuple(words), log, unit, items, self.engine.cores(kind, self._kinds))
         self.console.say(job.title)
         self._asked |= {(kind, item) for item in items}
         self.running.append(Running(job, self.engine.start(job), time.monotonic(), reached))
         return True
 
-    def _room(self, kind: str) -> int:
-        return self.engine.room(kind, [run.job.kind for run in self.running])
-
-    def _cores(self, kind: str) -> int:
-        return self.engine.cores(kind, [run.job.kind for run in self.running])
+    @property
+    def _kinds(self) -> list[str]:
+        return [run.job.kind for run in self.running]
 
     def _waiting(self, *, ready: bool) -> list[Unit]:
         """Runs to continue, then seeds to begin, in the plan's order, whose data are there or are not."""
@@ -176,11 +173,12 @@ class Runner:
         waiting = self._new(SCORE, self.space.all_pending())
         while waiting:
             unit, _, seed = first = waiting[0]
-            part = unit.seeds[unit.seeds.index(seed) :: 2 if self.engine.shared else max(1, self._room(SCORE))]
+            parts = 2 if self.engine.shared else max(1, self.engine.room(SCORE, self._kinds))
+            part = unit.seeds[unit.seeds.index(seed) :: parts]
             items = [i for i in waiting if i.unit == unit and i.urgent == first.urgent and i.seed in part]
             steps = ", ".join(f"{step:,}" for step in sorted({item.step for item in items}))
             name = f"{unit.cell.name}, seeds {listed(sorted({item.seed for item in items}))}, step {steps}"
-            words = processes.score_words(self.space, items, self._cores(SCORE))
+            words = processes.score_words(self.space, items, self.engine.cores(SCORE, self._kinds))
             if not self._begin(SCORE, name, words, unit, partial(self._there, SCORE, items), *items):
                 return
             waiting = [item for item in waiting if item not in items]
@@ -215,8 +213,6 @@ class Runner:
             cell, seeds, (_, rate) = run.job.unit.cell, len(run.job.unit.seeds), run.job.unit.progress()
             if rate and run.seconds > MEASURED_S:
                 self.rates.measured(cell.agent, cell.dataset_name, seeds, rate * seeds)
-
-    # Ending
 
     def _reap(self) -> bool:
         """Note what has ended, and how; whether anything has."""

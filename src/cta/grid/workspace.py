@@ -18,7 +18,6 @@ from cta.grid.plan import Plan
 from cta.grid.units import Pending, Unit, listed
 from cta.io.files import safe_name, write_whole
 from cta.io.json_files import write_json
-from cta.scores.protocol import unscored
 from cta.scores.records import by_seed
 from cta.scores.schema import WHOLE
 from cta.scores.store import Scores
@@ -44,8 +43,6 @@ class Workspace:
     def cell_folder(self, cell: Cell) -> Path:
         return self.folder / "cells" / cell.folder
 
-    # Data
-
     def source_file(self, cell: Cell) -> Path:
         """Its data before anything is cut out: one's own file, OGBench's folder for data of full size, else WORK."""
         if is_path(cell.dataset):
@@ -70,8 +67,6 @@ class Workspace:
             return 0
         episodes = cell.data.episodes or spec.episodes
         return (episodes + validation_count(episodes)) * ((cell.data.episode_steps or spec.episode_steps) + 1)
-
-    # Runs
 
     def unit(self, cell: Cell, seeds: Sequence[int]) -> Unit:
         return Unit(cell, tuple(seeds), self.cell_folder(cell) / ("seeds-" + "-".join(map(str, seeds))))
@@ -112,8 +107,6 @@ class Workspace:
         everywhere = {seed for seed in cell.seeds if all((seed, point) in scored for point in cell.points)}
         here = {seed for unit in self.units(cell) if unit.finished for seed in unit.seeds}
         return everywhere | here | self._look(cell)[2]
-
-    # Scores
 
     def home(self, cell: Cell) -> Scores:
         """The scores of a cell's runs in the work folder, under their `run_key`."""
@@ -159,11 +152,6 @@ class Workspace:
         self._seen.pop(cell.name)
         return len(fresh)
 
-    def missing(self, cell: Cell) -> str:
-        """What the plan wants of this cell and has not, in a line; empty if it has all."""
-        parts = unscored(cell.seeds, cell.points, self.scored(cell))
-        return f"missing {'; '.join(parts)}" if parts else ""
-
     def pending(self, cell: Cell) -> list[Pending]:
         """Checkpoints to score, earliest step first."""
         scored, units = self.scored(cell), self.units(cell)
@@ -175,8 +163,6 @@ class Workspace:
         """Those of results before those of curves."""
         found = [item for cell in self.plan.cells for item in self.pending(cell)]
         return sorted(found, key=lambda item: not item.urgent)
-
-    # Weights
 
     def weights_file(self, cell: Cell, seed: int, step: int) -> Path:
         return self.out.weights_file(cell.run_key, seed, step)
@@ -191,8 +177,6 @@ class Workspace:
         wanted = [(cell, s, point) for cell in self.plan.cells for point in cell.points for s in cell.seeds]
         files = [self.weights_file(cell, s, p) for cell, s, p in wanted if (s, p) not in self.scored(cell)]
         return [path for path in files if path.exists()]
-
-    # Tidiness
 
     def tidy(self, unit: Unit, *, weights: bool) -> None:
         """Remove checkpoints that no cell of the plan wants, and with `weights` the files of weights that are scored.
