@@ -9,7 +9,7 @@ from scipy.stats import t
 
 from cta.cli import COMMANDS, demo, run
 from cta.grid.processes import DATA, Job, Process, python_path
-from cta.scores.pair_answer import PLAIN, PairAnswer
+from cta.scores.pair_table import PLAIN, PairAnswer
 from cta.scores.schema import Score
 from cta.scores.statistics import difference, seeds_to_tell
 

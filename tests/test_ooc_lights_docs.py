@@ -12,8 +12,7 @@ from cta.cli.demo import Command
 from cta.envs.desk_play import generate_play
 from cta.io.text_tables import pipe_table as markdown
 from cta.ooc import Rule, find_layout, held_out_of
-from cta.scores.pair_answer import PairAnswer
-from cta.scores.pair_table import as_table, merge, pair_lines
+from cta.scores.pair_table import PairAnswer, as_table, merge, pair_lines
 from cta.scores.schema import Score, read_scores
 from cta.scores.statistics import by_evaluation, difference, seed_scores
 

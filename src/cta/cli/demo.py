@@ -154,7 +154,7 @@ def train(seeds: tuple[int, ...], steps: int, out: Path) -> tuple[dict[str, list
 def conclude(found: dict[str, list[Score]], page: Path, run_directory: str) -> None:
     """The answer in a sentence and in bars, where the page is, and what to try next."""
     from cta.io.text_tables import print_text
-    from cta.scores.pair_answer import BLOCKS, PLAIN, PairAnswer
+    from cta.scores.pair_table import BLOCKS, PLAIN, PairAnswer
 
     answer = PairAnswer(found)
     print_text("\n" + answer.sentence())
