@@ -17,8 +17,7 @@ from cta.experiment import run_config
 from cta.grid.cells import Cell
 from cta.grid.plan import Plan
 from cta.io.csv_log import csv_text
-from cta.io.figure_files import save_figure
-from cta.io.files import write_whole
+from cta.io.files import save_figure, write_whole
 from cta.scores.schema import WHOLE, Score
 from cta.scores.statistics import LAST_EVALUATIONS, curve, seed_scores, summarise
 from cta.scores.store import Scores
