@@ -44,6 +44,7 @@ def told(capfd, words):
 
 
 READ_ONLY = ["evaluate RUN", "ooc evaluate RUN", "analogies RUN", "bench", "evaluate RUN --results RUN/results"]
+READ_ONLY += ["export RUN --out RUN/policy", "report RUN", "ablate k --steps 10 --work RUN/work"]
 
 
 @pytest.mark.parametrize("words", READ_ONLY)
@@ -71,13 +72,16 @@ PLAN = "steps = 100\neval_points = [100]\n[[cells]]\ndataset = 'desk-play-v0'\na
         ("cta", "settings = {trunk = {rank = 0}}", "must be at least 1"),
         ("cta", "seeds = 99999999999", "at most 1000 seeds"),
         ("helper:Agent", "", "is code of its own"),
+        ("no-such", "", "there is no agent"),
+        ("cta", "ask = 'presses'", "desk"),
     ],
 )
 def test_plans_that_cannot_be_carried_out(agent, more, complaint, tmp_path, nothing_slow, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "helper.py").write_text("open('owned', 'w')")
     (tmp_path / "plan.toml").write_text(PLAN.format(agent, more))
-    assert complaint in told(capfd, ["reproduce", "plan.toml"])
+    line = told(capfd, ["reproduce", "plan.toml"])
+    assert complaint in line and "plan.toml: cells 1: " in line
     assert not (tmp_path / "owned").exists() and not (tmp_path / "runs").exists()
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 from tyro.conf import arg
 
 from cta.cli.options import OpenedRun
+from cta.io.files import check_writable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,7 @@ class Command(OpenedRun):
     def __call__(self) -> None:
         from cta.export import export_policy
 
+        check_writable(self.out)
         print("compiling the policy for CPU and CUDA, and checking it against the run", file=sys.stderr, flush=True)
         opened = self.open()
         out = export_policy(opened, self.out, seed=self.seed, step=self.step)

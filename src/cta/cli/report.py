@@ -8,6 +8,7 @@ from rich.console import Console
 from tyro.conf import arg
 
 from cta.cli.options import RunFolders
+from cta.io.files import check_writable
 from cta.validation import Natural
 
 
@@ -42,6 +43,7 @@ class Command:
         if self.agent:
             find(self.agent)
         out = self.out or (self.runs[0] / "report" if len(self.runs) == 1 else Path("report"))
+        check_writable(out)
         with Console(stderr=True, highlight=False, soft_wrap=True).status("reading") as status:
             options = {"out": out, "episodes": self.rollouts, "results": self.results}
             report = build(self.runs, **options, say=status.update)

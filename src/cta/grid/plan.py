@@ -108,23 +108,22 @@ def _cells(table: dict[str, Any], where: str) -> list[Cell]:
     check_bounds(wanted, f"{where}: ")
     if len(wanted.seeds) > MOST_SEEDS:
         raise CtaError(f"{where}: at most {MOST_SEEDS} seeds")
-    for agent in wanted.agents:
-        if is_code(agent):  # nothing in a file is imported, and its jobs would need the module as well
-            raise CtaError(f"{where}: agent {agent} is code of its own: a plan names registered agents only")
-        try:
-            find_stored(agent, "plan")
-        except CtaError as error:
-            raise CtaError(f"{where}: {error}") from None
-    return [_cell(wanted, dataset, agent, settings, where) for dataset in wanted.datasets for agent in wanted.agents]
+    try:
+        return [_cell(wanted, dataset, agent, settings) for dataset in wanted.datasets for agent in wanted.agents]
+    except CtaError as error:
+        raise CtaError(f"{where}: {error}") from None
 
 
-def _cell(wanted: Wanted, dataset: str, agent: str, settings: tuple[tuple[str, Any], ...], where: str) -> Cell:
+def _cell(wanted: Wanted, dataset: str, agent: str, settings: tuple[tuple[str, Any], ...]) -> Cell:
+    if is_code(agent):  # nothing in a file is imported, and its jobs would need the module as well
+        raise CtaError(f"agent {agent} is code of its own: a plan names registered agents only")
+    find_stored(agent, "plan")
     known_spec(dataset)
     steps = wanted.steps or run_preset(RunConfig(AgentConfig(), dataset=dataset)).steps
     points = tuple(sorted(set(wanted.eval_points or points_of(dataset))))
     curve = tuple(sorted(set(wanted.curve_points) - set(points)))
     if max(points) != steps or max(curve, default=0) > steps:
-        raise CtaError(f"{where}: eval_points must end at the last of {steps} steps")
+        raise CtaError(f"eval_points must end at the last of {steps} steps")
     ask = wanted.ask or ("tasks" if wanted.condition == WHOLE else "pairs")
     if wanted.condition != WHOLE or ask == "pairs":
         own_pairs(dataset)
@@ -132,7 +131,9 @@ def _cell(wanted: Wanted, dataset: str, agent: str, settings: tuple[tuple[str, A
         board_of(dataset)
     same = ("episodes", "curve_episodes", "temperature", "data", "condition")
     asked = {"curve_points": curve, "settings": settings, "ask": ask, **{name: getattr(wanted, name) for name in same}}
-    return Cell(dataset, agent, tuple(sorted(wanted.seeds)), steps, points, **asked)
+    cell = Cell(dataset, agent, tuple(sorted(wanted.seeds)), steps, points, **asked)
+    _ = cell.key  # which its settings must have
+    return cell
 
 
 def _settings(values: Any, where: str) -> tuple[tuple[str, Any], ...]:

@@ -20,7 +20,7 @@ from cta.grid.rates import Budget, Rates, device_name
 from cta.grid.runner import Runner
 from cta.grid.workspace import DEFAULT, Workspace
 from cta.io.file_lock import lock
-from cta.io.files import safe_stream
+from cta.io.files import check_writable, safe_stream
 from cta.scores.protocol import unscored
 from cta.scores.store import Scores
 
@@ -38,6 +38,7 @@ def run_plan(plan: Plan, how: How) -> int:
     if how.dry_run:
         screen.print(outlook(space, rates, budget, cores), markup=False)
         return DONE
+    check_writable(space.out.folder)
     with work_lock(folder) as held, Console() as console:
         engine: Engine = LocalEngine(cores, held)
         if how.engine == "ray":
