@@ -80,3 +80,28 @@ def test_a_signal_ends_a_command_with_3(desk_run, tmp_path, name, number):
         assert process.returncode == 3, f"{name} after {moment} s: exit {process.returncode}: {said[-500:]}"
         assert took < 2.0 * float(os.environ.get("CTA_TEST_PATIENCE", "1"))
         assert "Traceback" not in said and said.strip().endswith("interrupted")
+
+
+def test_a_signal_that_comes_while_garbage_is_collected_is_not_lost():
+    """Python drops exceptions in callbacks of the collector; JAX has one."""
+    code = """
+import gc, os, signal, sys, time
+from cta import cli
+
+def collecting(*_):
+    gc.callbacks.clear()
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(0.1)
+
+def command(name, words):
+    gc.callbacks.append(collecting)
+    gc.collect()
+    time.sleep(20)
+    return 0
+
+cli.carry_out = command
+sys.argv = ["cta", "doctor"]
+cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=15)
+    assert (done.returncode, done.stderr) == (3, "cta doctor: interrupted\n")

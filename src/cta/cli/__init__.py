@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -67,6 +68,7 @@ def main() -> None:
     """
     for number in stop_signals():
         signal.signal(number, _interrupt)
+    sys.unraisablehook = _try_again
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace", line_buffering=True)
     keep_programs()
@@ -94,7 +96,16 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
             os.write(2, b"cta: interrupted\n")
             os._exit(INTERRUPTED)
         frame = frame.f_back
-    raise _Interrupt
+    raise _Interrupt(number)
+
+
+def _try_again(lost: "sys.UnraisableHookArgs") -> None:
+    """Python drops exceptions in some places, such as while it collects garbage; then the signal comes once more."""
+    if isinstance(lost.exc_value, _Interrupt):
+        main_thread = threading.main_thread().ident
+        threading.Timer(0.01, signal.pthread_kill, (main_thread, lost.exc_value.args[0])).start()
+    else:
+        sys.__unraisablehook__(lost)
 
 
 def run(argv: list[str]) -> int:
