@@ -1,6 +1,7 @@
 """`cta bench`: random data of a shape, the plain loop as the reference, the record."""
 
 import json
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from cta.bench import simulation
 from cta.bench.cases import Case
 from cta.bench.clock import Span, interleave, repeat
 from cta.bench.reference import PlainLoop, PlainUpdate, plain
-from cta.bench.training import kernel_scopes
+from cta.bench.training import kernel_scopes, measure_compare
 from cta.cli import bench, run
 from cta.errors import CtaError
 from cta.training.learner import Learner, seed_keys
@@ -67,6 +68,14 @@ def test_the_plain_loop_steps_on_other_batches(dataset):
     assert not np.array_equal(first["observations"], loop.batch()["observations"])
     moved = jax.tree.map(lambda a, b: not np.array_equal(a, b), before, jax.device_get(loop.state[0]))
     assert all(jax.tree.leaves(moved))
+
+
+def test_kernels_are_compared_in_turns(dataset, monkeypatch):
+    monkeypatch.setattr(Case, "build", lambda case: tiny("gcbc", batch_size=32, hidden=(8, 8)))
+    (entry,) = measure_compare(replace(SHAPE, agent="gcbc", seconds=0.01), dataset)
+    assert entry["turns"] >= 3 and entry["ratio_least"] <= entry["ratio"] <= entry["ratio_most"]
+    rates = entry["fused_seed_steps_per_s"] / entry["plain_seed_steps_per_s"]
+    assert entry["ratio"] == pytest.approx(rates, rel=0.01)
 
 
 def test_clocks_count_every_step_after_the_warm_up():

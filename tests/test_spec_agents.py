@@ -11,6 +11,7 @@ import pytest
 from cta.agents import Spec, find
 from cta.config import EtaConfig, GcbConfig
 from cta.fast import kernels, two_level
+from cta.fast.modules import shapes
 from cta.goals import RowTable
 from test_fast import SPEC as FUSED_SPEC
 from test_fast import losses_and_gradients, relative_error
@@ -437,7 +438,7 @@ ONE_LAYER = {
 )
 def test_switches_mean_the_same_in_fused_kernels(name, changes):
     agent = find(name).build(nested(nested(fused_size(name).config, ONE_LAYER), changes))
-    assert two_level.supports(agent, FUSED_SPEC)
+    assert two_level.supports(agent, shapes(agent, FUSED_SPEC))
     with jax.default_matmul_precision("highest"):
         ((_, metrics), gradients), ((_, merged), merged_gradients) = losses_and_gradients(agent, jnp.float32)
     assert metrics.keys() == merged.keys()

@@ -43,8 +43,8 @@ COMMANDS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE"
 """What may become part of a CUDA graph, in XLA's words: everything that a training step is made of, and the loop."""
 
 
-def loop_options(*, graph: bool = True) -> dict[str, str] | None:
-    """For the compiler, of a loop with many small kernels: on a GPU the whole loop is one CUDA graph.
+def loop_options(more: dict[str, str], *, graph: bool = True) -> dict[str, str] | None:
+    """For the compiler, of a loop with many small kernels: on a GPU the whole loop is one CUDA graph, and `more`.
 
     Kernels that do not need each other's results then run side by side, and none waits for the host. A profiler does
     not see into it: without `graph` kernels are launched one by one.
@@ -54,5 +54,5 @@ def loop_options(*, graph: bool = True) -> dict[str, str] | None:
     if jax.default_backend() != "gpu":
         return None
     if not graph:
-        return {"xla_gpu_enable_command_buffer": ""}
-    return {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT", "xla_gpu_enable_command_buffer": COMMANDS}
+        return {"xla_gpu_enable_command_buffer": "", **more}
+    return {**more, "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT", "xla_gpu_enable_command_buffer": COMMANDS}

@@ -36,7 +36,7 @@ Entry = dict[str, Any]
 """One measurement of a record: `what`, the facts of its case, and numbers."""
 EPISODE_ROWS = 1001
 """Rows of a synthetic episode, those of OGBench's manipulation data."""
-MODULES = {"train": "training", "start": "training", "profile": "training", "reference": "reference"}
+MODULES = dict.fromkeys(("train", "start", "compare", "profile"), "training") | {"reference": "reference"}
 """Kinds of measurements of a case, and where the functions measure_KIND(case, dataset) → entries are."""
 
 

@@ -63,12 +63,14 @@ def repeat(run: Run, *, seconds: float, largest: int = BLOCK) -> Span:
     return Span(steps, wall, cpu)
 
 
-def interleave(first: Run, second: Run, *, seconds: float, largest: int = BLOCK) -> list[tuple[Span, Span]]:
+def interleave(
+    first: Run, second: Run, *, seconds: float, largest: int = BLOCK, alike: bool = False
+) -> list[tuple[Span, Span]]:
     """The two in turns, so that whatever else the machine does falls on both; one pair of spans per turn.
 
-    The first asks for steps as `repeat` does, the second never for more than a CPU needs.
+    The first asks for steps as `repeat` does, the second, unless they are `alike`, never for more than a CPU needs.
     """
-    ours, theirs = _warm(first, largest, _least()), _warm(second, largest, LEAST)
+    ours, theirs = _warm(first, largest, _least()), _warm(second, largest, _least() if alike else LEAST)
     begin, pairs = time.perf_counter(), []
     while len(pairs) < 3 or time.perf_counter() - begin < seconds:
         pairs.append((timed(first, ours), timed(second, theirs)))

@@ -4,13 +4,14 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import jax
 import jax.monitoring
 
 from cta.bench.cases import Case, Entry
-from cta.bench.clock import repeat, timed
+from cta.bench.clock import interleave, repeat, timed
 from cta.data import TrajectoryDataset
 from cta.training.learner import to_device
 from cta.training.memory import peak_device_bytes, peak_host_bytes
@@ -74,6 +75,19 @@ def _start(case: Case, dataset: TrajectoryDataset) -> tuple[Entry, SeedGroup]:
     span = timed(begin, 1 if jax.default_backend() == "cpu" else CHUNK)
     seconds = {"start_s": span.wall_s, "start_cpu_s": span.cpu_s, **phases}
     return {name: round(value, 2) for name, value in seconds.items()}, groups[0]
+
+
+def measure_compare(case: Case, dataset: TrajectoryDataset) -> list[Entry]:
+    """An entry `compare`: fused and plain kernels in turns, in one process."""
+    source = open_source(dataset)
+    fused, plain = (replace(case, kernels=kernels).group(dataset, source) for kernels in ("fused", "plain"))
+    pairs = interleave(fused.run, plain.run, seconds=2 * case.seconds, alike=True)
+    rates = [sum(s.steps for s in spans) / sum(s.wall_s for s in spans) for spans in zip(*pairs, strict=True)]
+    ratios = sorted(ours.steps_per_s / theirs.steps_per_s for ours, theirs in pairs)
+    names = ("fused_seed_steps_per_s", "plain_seed_steps_per_s")
+    measured = {name: round(case.seeds * rate, 2) for name, rate in zip(names, rates, strict=True)}
+    spread = {"ratio_least": round(ratios[0], 3), "ratio_most": round(ratios[-1], 3), "turns": len(pairs)}
+    return [case.entry("compare", **measured, ratio=round(rates[0] / rates[1], 3), **spread)]
 
 
 def measure_profile(case: Case, dataset: TrajectoryDataset) -> list[Entry]:

@@ -22,10 +22,12 @@ SPEED = ("agent", "dataset", "batch_size", "seeds")
 STARTS = ("cold_start_s", "cold_compile_s", "warm_start_s", "warm_trace_s", "warm_lower_s", "warm_compile_s")
 COLUMNS: dict[str, tuple[str, ...]] = {
     "train": (*SPEED, "parameters", "steps_per_s", "seed_steps_per_s", "cpu_ms_per_seed_step", "seconds"),
+    "compare": (*SPEED, "plain_seed_steps_per_s", "fused_seed_steps_per_s", "ratio", "ratio_least", "ratio_most"),
     "compile": (*SPEED, *STARTS),
     "memory": (*SPEED, "host_peak_bytes", "device_peak_bytes", "data_bytes", "device_beside_data_bytes"),
 }
 """Columns shown of the known kinds; other kinds show all they have. The file always holds everything."""
+What = Literal["train", "compare", "profile", "simulate"]
 Entry = dict[str, Any]
 Measured = Iterator[tuple[list[Entry], Entry]]
 """Entries as they come, and the hardware."""
@@ -38,6 +40,7 @@ class Command(Data):
       cta bench                                          CTA, one seed, a million random rows of puzzle-4x4's shape
       cta bench train --agents cta,hiql --seeds 1,8      several agents and numbers of seeds
       cta bench --reference --observation-dim 40         beside the plain per-step loop, in turns, in one process
+      cta bench compare --agents all --seeds 8 --batch 1024,256,512 --seconds 5    every agent, plain and fused kernels
       cta bench --rows 5000000 --observation-dim 115 --batch 1024 --seeds 8      memory of a large dataset
       cta bench simulate                                 the simulator's lean step beside OGBench's own
 
@@ -45,8 +48,8 @@ class Command(Data):
     case has a process and a compilation cache of its own, so that its compile times and memory peaks are its own.
     """
 
-    what: Annotated[Positional[tuple[Literal["train", "profile", "simulate"], ...]], arg(metavar="WHAT…")] = ("train",)
-    """train, profile (where the device's time goes, alone), simulate."""
+    what: Annotated[Positional[tuple[What, ...]], arg(metavar="WHAT…")] = ("train",)
+    """train, compare (fused over plain kernels, in turns), profile (where the device's time goes, alone), simulate."""
     agents: str = "cta"
     """Agents, with commas between them; `all` for every registered one."""
     seeds: str = "1"
@@ -65,7 +68,7 @@ class Command(Data):
     def __call__(self) -> None:
         check_writable((self.out or Path("benchmarks") / "x").expanduser().parent)
         also = [kind for kind in ("profile", "reference") if getattr(self, kind) and "train" in self.what]
-        kinds = [kind for kind in ("train", "profile", "reference") if kind in (*self.what, *also)]
+        kinds = [kind for kind in ("train", "compare", "profile", "reference") if kind in (*self.what, *also)]
         entries: list[Entry] = []
         path = self.out
         for measure in (self._training(kinds) if kinds else (), self._simulation() if "simulate" in self.what else ()):
@@ -86,8 +89,8 @@ class Command(Data):
         shared = {field.name: getattr(self, field.name) for field in fields(Data)}
         wanted = [
             cases.Case(agent.strip(), seeds, batch, **shared)
-            for agent in (REGISTRY if self.agents == "all" else self.agents.split(","))
             for batch in _numbers("--batch", self.batch, least=0)
+            for agent in (REGISTRY if self.agents == "all" else self.agents.split(","))
             for seeds in _numbers("--seeds", self.seeds, least=1)
         ]
         for case in wanted:
@@ -99,6 +102,8 @@ class Command(Data):
                 for found, hardware in cases.measure_case(case, kinds):
                     if found[0]["what"] == "train":
                         console.print(f"{name}: {found[0]['seed_steps_per_s']:,.0f} seed-steps/s")
+                    if found[0]["what"] == "compare":
+                        console.print(f"{name}: fused kernels {found[0]['ratio']:.2f} times as fast as plain ones")
                     yield found, hardware
 
     def _simulation(self) -> Measured:

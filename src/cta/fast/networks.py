@@ -96,16 +96,15 @@ def _forward(x: Array, live: Array, layers: tuple[Layer, ...], last: Any = None)
     return x, live, saved
 
 
-def _backward(
-    dy: Any, layers: tuple[Layer, ...], saved: list[Saved], input_grad: bool
-) -> tuple[Any, tuple[Layer, ...]]:
+def _backward(dy: Any, layers: tuple[Layer, ...], saved: list[Saved]) -> tuple[Any, tuple[Layer, ...]]:
+    """Gradients at the inputs and the layers. Those that nobody reads, as at data, the compiler leaves out."""
     found = []
     for i in reversed(range(len(layers))):
         x, u = saved[i]
         fan = saved[i].fan
         du, vectors = activate_back(u, layers[i].vectors, dy, fan=fan)
         found.append(Layer(_kernel_gradient(x, du), None, vectors))
-        dy = _input_gradient(du, layers[i].low, fan) if i or input_grad else None
+        dy = _input_gradient(du, layers[i].low, fan)
     return dy, tuple(reversed(found))
 
 
@@ -128,15 +127,13 @@ def _frozen_part(y: Array, live: int) -> Array | None:
     return None if y.shape[1] == live else y[:, live:]
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(4,))
-def mlp(live: Array, frozen: Array | None, layers: tuple[Layer, ...], out: Output | None, input_grad: bool) -> Any:
+@jax.custom_vjp
+def mlp(live: Array, frozen: Array | None, layers: tuple[Layer, ...], out: Output | None) -> Any:
     """Outputs (features without `out`) in float32 of the live rows and of the frozen ones."""
-    return _mlp_forward(live, frozen, layers, out, input_grad)[0]
+    return _mlp_forward(live, frozen, layers, out)[0]
 
 
-def _mlp_forward(
-    live: Array, frozen: Array | None, layers: tuple[Layer, ...], out: Output | None, input_grad: bool
-) -> Any:
+def _mlp_forward(live: Array, frozen: Array | None, layers: tuple[Layer, ...], out: Output | None) -> Any:
     y, y_live, saved = _forward(_joined(live, frozen), live, layers, jnp.float32 if out is None else None)
     rows = y_live.shape[1]
     if out is None:
@@ -145,14 +142,14 @@ def _mlp_forward(
     return (outputs[:, :rows], _frozen_part(outputs, rows)), (layers, out, saved, y_live)
 
 
-def _mlp_backward(input_grad: bool, kept: Any, cotangents: Any) -> Any:
+def _mlp_backward(kept: Any, cotangents: Any) -> Any:
     layers, out, saved, y = kept
     dy, d_out = cotangents[0], None
     if out is not None:
         dy, bias = _bias_gradient(dy)
         d_out = Output(_kernel_gradient(y, dy), None, bias)
         dy = _input_gradient(dy, out.low)
-    dx, d_layers = _backward(dy, layers, saved, input_grad)
+    dx, d_layers = _backward(dy, layers, saved)
     return dx, None, d_layers, d_out
 
 
@@ -196,7 +193,6 @@ class Layout(NamedTuple):
 
     rank: int
     shared: int
-    input_grad: bool
 
 
 def _folded(u: Array, rank: int) -> Array:
@@ -209,10 +205,7 @@ def _unfolded(u: Array) -> Array:
 
 @partial(jax.custom_vjp, nondiff_argnums=(4,))
 def trunk(live: Array, frozen: Array | None, anchors: Array, net: Trunk, layout: Layout) -> Any:
-    """Features in float32 of the live displacements, which are the first part, and of the frozen ones.
-
-    `anchors` are data: they get no gradient.
-    """
+    """Features in float32 of the live displacements, which are the first part, and of the frozen ones."""
     return _trunk_forward(live, frozen, anchors, net, layout)[0]
 
 
@@ -235,20 +228,18 @@ def _trunk_forward(live: Array, frozen: Array | None, anchors: Array, net: Trunk
 
 def _trunk_backward(layout: Layout, kept: Any, cotangents: Any) -> Any:
     net, (f_saved, g_saved, b_saved) = kept
-    dh, backbone = _backward(cotangents[0], net.backbone, b_saved, True)
+    dh, backbone = _backward(cotangents[0], net.backbone, b_saved)
     (f, uf), (g, ug) = f_saved[-1], g_saved[-1]
     df, dg, dfv, dgv = pair_back(*_pairs(net, uf, ug, layout.rank), dh)
     sides = []
-    for x, du, dv, layers, saved, wanted in (
-        (f, df, dfv, net.displacement, f_saved, layout.input_grad),
-        (g, dg, dgv, net.anchor, g_saved, False),
-    ):
+    for x, du, dv, layers, saved in ((f, df, dfv, net.displacement, f_saved), (g, dg, dgv, net.anchor, g_saved)):
         du = _unfolded(du)
         last = Layer(_kernel_gradient(x, du), None, _unfolded(dv))
-        dx, rest = _backward(_input_gradient(du, layers[-1].low), layers[:-1], saved[:-1], wanted)
+        dx, rest = _backward(_input_gradient(du, layers[-1].low), layers[:-1], saved[:-1])
         sides.append((dx, (*rest, last)))
-    (dx, displacement), (_, anchor) = sides
-    return dx, None, None, Trunk(displacement, anchor, backbone)
+    (dx, displacement), (d_anchors, anchor) = sides
+    frozen = ug.shape[1] - dh.shape[1]
+    return dx, None, jnp.pad(d_anchors, ((0, frozen), (0, 0))), Trunk(displacement, anchor, backbone)
 
 
 trunk.defvjp(_trunk_forward, _trunk_backward)

@@ -4,6 +4,7 @@ Packing changes where numbers lie, never the numbers: Adam and the moving averag
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -18,7 +19,8 @@ from cta.nn import BilinearTrunk, Ensemble, Mlp, Projection
 LOW = jnp.bfloat16
 LANES = 32
 """Inner lengths of products are multiples of this."""
-POLICIES = ("low", "high")
+LEAST = 8
+"""Layers are at least so wide. Kernels handle blocks whose sides are powers of two."""
 SIDES = ("displacement", "anchor", "backbone")
 
 
@@ -71,6 +73,30 @@ def _pack_mlps(mlps: Sequence[Mlp], out: bool) -> Stack:
     return Stack(tuple(hidden), _affine([m.layers[-1] for m in mlps]) if out else None)
 
 
+def members_of(network: Any) -> tuple[Any, ...]:
+    """Of an ensemble; any other network is alone."""
+    return network.members if isinstance(network, Ensemble) else (network,)
+
+
+def packable(network: Any) -> bool:
+    """Whether kernels take it: an MLP, a bilinear network or an ensemble of them, with widths that are powers of two.
+
+    Also where shapes stand for arrays.
+    """
+    one, other = members_of(network)[0], ()
+    one = one.mlp if isinstance(one, Projection) else one
+    if isinstance(one, Mlp):
+        bodies, whole = (one,), len(one.layers) > 1 and not one.activate_final
+    elif isinstance(one, BilinearTrunk):
+        bodies, other = (one.displacement, one.anchor, one.backbone), (one.rank,)
+        whole = one.backbone is not None and one.displacement.activate_final
+    else:
+        return False
+    layers = [layer for body in bodies if body for layer in body.layers[: None if body.activate_final else -1]]
+    widths = [*other, *(layer.bias.shape[-1] for layer in layers)]
+    return whole and all(n >= LEAST and n & (n - 1) == 0 for n in widths)
+
+
 def _pack(networks: Sequence[Any]) -> Any:
     if isinstance(networks[0], Projection):
         return _pack([n.mlp for n in networks])
@@ -80,17 +106,18 @@ def _pack(networks: Sequence[Any]) -> Any:
     return Bilinear(displacement, anchor, backbone, _affine([n.head for n in networks]))
 
 
-def pack(networks: Networks) -> Networks:
-    """Ensembles stacked, and the two policies as `policies`.
+def pack(networks: Networks, together: tuple[str, ...] = ()) -> Networks:
+    """Ensembles stacked, and the networks named in `together` as one, "low+high"; what has no fast form as it is.
 
     Works on whatever is shaped like networks: weights, moments, targets.
     """
-    packed = {}
-    for name, network in networks.items():
-        if name not in POLICIES:
-            packed[name] = _pack(network.members if isinstance(network, Ensemble) else [network])
-    if "low" in networks:
-        packed["policies"] = _pack([networks[name] for name in POLICIES])
+    packed = {
+        name: _pack(members_of(network)) if packable(network) else network
+        for name, network in networks.items()
+        if name not in together
+    }
+    if together and together[0] in networks:
+        packed["+".join(together)] = _pack([networks[name] for name in together])
     return packed
 
 
@@ -124,12 +151,14 @@ def _unpack(packed: Any, like: Any, index: int) -> Any:
     return eqx.tree_at(lambda t: t.head, like, head)
 
 
-def unpack(packed: Networks, like: Networks) -> Networks:
+def unpack(packed: Networks, like: Networks, together: tuple[str, ...] = ()) -> Networks:
     """The inverse of `pack`."""
     found = {}
     for name, network in like.items():
-        if name in POLICIES:
-            found[name] = _unpack(packed["policies"], network, POLICIES.index(name))
+        if name in together:
+            found[name] = _unpack(packed["+".join(together)], network, together.index(name))
+        elif not packable(network):
+            found[name] = packed[name]
         elif isinstance(network, Ensemble):
             members = tuple(_unpack(packed[name], member, i) for i, member in enumerate(network.members))
             found[name] = eqx.tree_at(lambda e: e.members, network, members)
@@ -138,13 +167,26 @@ def unpack(packed: Networks, like: Networks) -> Networks:
     return found
 
 
-def low_copy(packed: Networks, dtype: Any = LOW) -> Networks:
-    """The kernels alone, in the type of the products, the vectors as they are."""
+class Weights(NamedTuple):
+    """Packed networks, and copies of their kernels for products, which are None where there are none."""
 
-    def copy(path: Any, leaf: Array) -> Array | None:
-        return lax.stop_gradient(leaf).astype(dtype) if path[-1].name == "kernel" else None
+    networks: Networks
+    low: Networks
 
-    return jax.tree_util.tree_map_with_path(copy, packed)
+    @classmethod
+    def of(cls, packed: Networks, dtype: Any = LOW) -> "Weights":
+        def copy(path: Any, leaf: Array) -> Array | None:
+            return lax.stop_gradient(leaf).astype(dtype) if path[-1].name == "kernel" else None
+
+        low = {
+            name: jax.tree_util.tree_map_with_path(copy, network) if isinstance(network, Stack | Bilinear) else None
+            for name, network in packed.items()
+        }
+        return cls(packed, low)
+
+    @property
+    def dtype(self) -> Any:
+        return jax.tree.leaves(self.low)[0].dtype
 
 
 class Part(NamedTuple):
@@ -160,12 +202,24 @@ class Part(NamedTuple):
 
 def spread_input(x: Float[Array, "*rows size"], part: Part, dtype: Any = LOW) -> Float[Array, "*rows wide"]:
     """A part of an input as products want it: padded with zeros, an exact one as rounded value and remainder."""
+    return _spread(x, part, dtype)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1, 2))
+def _spread(x: Array, part: Part, dtype: Any) -> Any:
     x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, part.padded - part.size)])
     if not part.exact:
         return x.astype(dtype)
     # Compilers may drop a conversion there and back, but not this.
     rounded = lax.reduce_precision(x, exponent_bits=8, mantissa_bits=7)
     return jnp.concatenate([rounded, x - rounded], axis=-1).astype(dtype)
+
+
+# Rounded value and remainder meet the same weights: the gradient at either is that at their sum.
+_spread.defvjp(
+    lambda x, part, dtype: (_spread(x, part, dtype), None),
+    lambda part, dtype, _, dy: (dy[..., : part.size].astype(jnp.float32),),
+)
 
 
 def spread_kernel(kernel: Float[Array, "groups in out"], parts: tuple[Part, ...]) -> Float[Array, "groups wide out"]:

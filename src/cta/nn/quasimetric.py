@@ -29,9 +29,12 @@ class Quasimetric(eqx.Module):
             # The square root has no derivative at zero, where a latent is compared with itself.
             symmetric = jnp.sqrt(jnp.maximum(jnp.sum(gap[..., :half] ** 2, axis=-1), 1e-12))
             return symmetric + jax.nn.relu(jnp.max(gap[..., half:], axis=-1))
-        lengths = union_length(_groups(x), _groups(jnp.maximum(x, y)))
+        lengths = self.length(_groups(x), _groups(jnp.maximum(x, y)))
         mix = jax.nn.sigmoid(self.omega)
         return mix * jnp.mean(lengths, axis=-1) + (1 - mix) * jnp.max(lengths, axis=-1)
+
+    def length(self, starts: Float[Array, "*batch n"], ends: Float[Array, "*batch n"]) -> Float[Array, "*batch"]:
+        return union_length(starts, ends)
 
 
 def _groups(x: Float[Array, "*batch dim"]) -> Float[Array, "*batch groups 8"]:

@@ -1,27 +1,38 @@
-"""The learner of agents whose step has a merged form in fused kernels (`cta.fast`)."""
+"""The learner whose steps are computed by fused kernels (`cta.fast`)."""
 
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from cta.agents import Agent, Networks, Spec
 from cta.agents.base import Metrics
 from cta.errors import CtaError
+from cta.fast import two_level
 from cta.fast.kernels import missing
-from cta.fast.packing import LOW, pack, unpack
-from cta.fast.two_level import ROLES, Weights, loss, supports
-from cta.goals import Batch, labels
-from cta.training.learner import DeviceData, Keys, Learner, Slice, TrainState, first_bad
+from cta.fast.modules import fused, shapes
+from cta.fast.packing import LOW, Weights, pack, packable, unpack
+from cta.goals import Batch
+from cta.training.learner import Keys, Learner, TrainState, first_bad
 
 DECAYS = (0.9, 0.999)
 EPSILON = 1e-8
+ROWS = 32
+"""Batches are multiples of this: kernels handle several rows at a time, a power of two."""
 
 
 def unfused(agent: Agent, spec: Spec) -> str | None:
     """Why fused kernels cannot be used, or None."""
-    return missing() if supports(agent, spec) else "this agent, so configured, has no fused form"
+    if spec.image_shape is not None:
+        return "observations are images"
+    if agent.config.batch_size % ROWS:
+        return f"the batch size, {agent.config.batch_size}, is no multiple of {ROWS}"
+    if agent.trainable(jnp.zeros((), jnp.int32)):
+        return "some of the networks do not train at every step"
+    if not any(packable(network) for network in shapes(agent, spec).values()):
+        return "none of the networks has hidden layers whose widths are powers of two, from 8 on"
+    return missing()
 
 
 def product_precision(learner: Learner) -> str:
@@ -34,12 +45,13 @@ def product_precision(learner: Learner) -> str:
 
 
 def make_learner(agent: Agent, spec: Spec, *, block: int, kernels: str = "auto") -> Learner:
-    """The learner that `--kernels` asks for: by default fused kernels where the agent has them and a GPU runs them."""
+    """The learner that `--kernels` asks for: by default fused kernels where the networks take them and a GPU runs."""
+    if kernels == "plain" or (kernels == "auto" and jax.default_backend() != "gpu"):
+        return Learner(agent, spec, block=block)
     lacking = unfused(agent, spec)
     if kernels == "fused" and lacking:
         raise CtaError(f"--kernels fused: {lacking}; use --kernels plain")
-    fused = kernels == "fused" or (kernels == "auto" and jax.default_backend() == "gpu" and not lacking)
-    return (FastLearner if fused else Learner)(agent, spec, block=block)
+    return (Learner if lacking else FastLearner)(agent, spec, block=block)
 
 
 class Packed(NamedTuple):
@@ -55,57 +67,56 @@ class Packed(NamedTuple):
 
 
 class FastLearner(Learner):
-    """`Learner` with the merged loss: the same states, draws and metrics, rounded differently."""
+    """`Learner` with fused kernels: the same loss, states, draws and metrics, rounded differently.
+
+    The loss is the agent's own, called with fused networks; two-level agents with a dual learner have a form in which
+    all calls of a network are one.
+    """
 
     dtype: Any = LOW
     """Of the operands of products."""
 
-    def run(self, state: TrainState, keys: Keys, data: DeviceData, count: int | Array) -> TrainState:
-        rows = self.draw(keys, state.step, data.table, count if isinstance(count, int) else self.block)
+    def __init__(self, agent: Agent, spec: Spec, *, block: int):
+        super().__init__(agent, spec, block=block)
+        self._like = shapes(agent, spec)
+        self._merged = two_level.supports(agent, self._like)
+        self._together = two_level.POLICIES if self._merged else ()
+        if not self._merged:
+            # Else products of the same weights become one, and copies make its inputs and take its outputs apart.
+            self.compiler_options = {"xla_gpu_dot_merger_threshold_mb": "0"}
 
-        def body(i: Array, packed: Packed) -> Packed:
-            now = {name: index[i] for name, index in rows.items()}
-            roles = data.observations[jnp.stack([now[name] for name in ROLES])]
-            return self._packed_step(packed, roles, labels(data.actions, now))
-
-        return _unpacked(jax.lax.fori_loop(0, count, body, _packed(state, self.dtype)), state)
-
-    def run_slice(
-        self,
-        state: TrainState,
-        keys: Keys,
-        actions: Float[Array, "rows act"],
-        part: Slice,
-        first: int | Array,
-        count: int | Array,
-    ) -> TrainState:
-        def body(i: Array, packed: Packed) -> Packed:
-            now: Slice = jax.tree.map(lambda x: x[i], part)
-            roles = jnp.stack([now.fields[name] for name in ROLES])
-            return self._packed_step(packed, roles, labels(actions, now.rows))
-
-        return _unpacked(jax.lax.fori_loop(first, first + count, body, _packed(state, self.dtype)), state)
-
-    def _packed_step(self, packed: Packed, roles: Float[Array, "roles batch obs"], batch: Batch) -> Packed:
+    def loss(self, weights: Weights, targets: Weights, batch: Batch, key: PRNGKeyArray) -> tuple[Array, Metrics]:
+        """`Agent.loss` of packed networks."""
         agent: Any = self.agent
+        if self._merged:
+            return two_level.loss(agent, self.spec, weights, targets, batch)
+        networks, kept = (fused(self._like, part, self.spec) for part in (weights, targets))
+        return agent.loss(networks, kept, batch, key)
+
+    def pack(self, networks: Networks) -> Weights:
+        """Networks, or their targets, as steps want them."""
+        return Weights.of(pack(networks, self._together), self.dtype)
+
+    def _step(self, carried: Packed, keys: Keys, batch: Batch) -> Packed:
+        key = jax.random.fold_in(keys.loss, carried.step)
 
         def total(networks: Networks) -> tuple[Array, Metrics]:
-            return loss(agent, self.spec, Weights(networks, packed.weights.low), packed.targets, roles, batch)
+            return self.loss(Weights(networks, carried.weights.low), carried.targets, batch, key)
 
-        (value, metrics), grads = jax.value_and_grad(total, has_aux=True)(packed.weights.networks)
+        (value, metrics), grads = jax.value_and_grad(total, has_aux=True)(carried.weights.networks)
         metrics = {**metrics, "total_loss": value}
-        step = packed.step + 1
-        networks, moments = self._adam_step(packed, grads, step)
+        step = carried.step + 1
+        networks, moments = self._adam_step(carried, grads, step)
         # As in `Learner.update`: towards the weights from before the step.
-        tau, before = agent.config.tau, packed.weights.networks
+        tau, before = self.agent.config.tau, carried.weights.networks
         with jax.named_scope("adam"):  # which moves the targets in the same pass over memory
             targets = {
                 name: jax.tree.map(lambda new, old: tau * new + (1 - tau) * old, before[name], target)
-                for name, target in packed.targets.networks.items()
+                for name, target in carried.targets.networks.items()
             }
             weights, kept = (Weights.of(found, self.dtype) for found in (networks, targets))
-        sums = packed.sums + jnp.stack([metrics[name] for name in sorted(metrics)])
-        return Packed(weights, kept, moments, step, sums, first_bad(packed.bad, step, metrics))
+        sums = carried.sums + jnp.stack([metrics[name] for name in sorted(metrics)])
+        return Packed(weights, kept, moments, step, sums, first_bad(carried.bad, step, metrics))
 
     @jax.named_scope("adam")
     def _adam_step(self, packed: Packed, grads: Networks, step: Array) -> tuple[Networks, tuple[Networks, Networks]]:
@@ -121,22 +132,21 @@ class FastLearner(Learner):
 
         return jax.tree.map(moved, packed.weights.networks, mu, nu), (mu, nu)
 
+    def _open(self, state: TrainState) -> Packed:
+        adam = {name: slot[0] for name, slot in state.optimizer.items()}
+        mu, nu = (
+            pack({name: getattr(a, moment) for name, a in adam.items()}, self._together) for moment in ("mu", "nu")
+        )
+        sums = jnp.stack([state.sums[name] for name in sorted(state.sums)])
+        return Packed(self.pack(state.networks), self.pack(state.targets), (mu, nu), state.step, sums, state.bad)
 
-def _packed(state: TrainState, dtype: Any) -> Packed:
-    adam = {name: slot[0] for name, slot in state.optimizer.items()}
-    moments = (pack({n: a.mu for n, a in adam.items()}), pack({n: a.nu for n, a in adam.items()}))
-    weights, targets = (Weights.of(pack(part), dtype) for part in (state.networks, state.targets))
-    sums = jnp.stack([state.sums[name] for name in sorted(state.sums)])
-    return Packed(weights, targets, moments, state.step, sums, state.bad)
-
-
-def _unpacked(packed: Packed, like: TrainState) -> TrainState:
-    mu, nu = (unpack(moment, like.networks) for moment in packed.moments)
-    optimizer = {
-        name: (slot[0]._replace(count=packed.step, mu=mu[name], nu=nu[name]), *slot[1:])
-        for name, slot in like.optimizer.items()
-    }
-    networks = unpack(packed.weights.networks, like.networks)
-    targets = unpack(packed.targets.networks, like.targets)
-    sums = {name: packed.sums[i] for i, name in enumerate(sorted(like.sums))}
-    return TrainState(networks, targets, optimizer, packed.step, sums, packed.bad)
+    def _close(self, carried: Packed, before: TrainState) -> TrainState:
+        mu, nu = (unpack(moment, before.networks, self._together) for moment in carried.moments)
+        optimizer = {
+            name: (slot[0]._replace(count=carried.step, mu=mu[name], nu=nu[name]), *slot[1:])
+            for name, slot in before.optimizer.items()
+        }
+        networks = unpack(carried.weights.networks, before.networks, self._together)
+        targets = unpack(carried.targets.networks, before.targets)
+        sums = {name: carried.sums[i] for i, name in enumerate(sorted(before.sums))}
+        return TrainState(networks, targets, optimizer, carried.step, sums, carried.bad)

@@ -93,6 +93,8 @@ class Learner:
         self.agent = agent
         self.spec = spec
         self.block = block
+        self.compiler_options: dict[str, str] = {}
+        """Of the program of many steps, on a GPU."""
         self._adam = optax.adam(agent.config.lr)
 
     def init(self, keys: Keys) -> TrainState:
@@ -168,11 +170,11 @@ class Learner:
         """`count` ≤ `drawn` updates, after drawing the rows of `drawn`."""
         rows = self.draw(keys, state.step, data.table, drawn)
 
-        def body(i: Array, state: TrainState) -> TrainState:
+        def body(i: Array, carried: Any) -> Any:
             batch = gather(data.observations, data.actions, {name: index[i] for name, index in rows.items()})
-            return self._step(state, keys, batch)
+            return self._step(carried, keys, batch)
 
-        return jax.lax.fori_loop(0, count, body, state)
+        return self._close(jax.lax.fori_loop(0, count, body, self._open(state)), state)
 
     def run_slice(
         self,
@@ -185,13 +187,21 @@ class Learner:
     ) -> TrainState:
         """`count` updates with steps `first`, `first` + 1, … of a slice: `run` for observations that were fetched."""
 
-        def body(i: Array, state: TrainState) -> TrainState:
-            return self._step(state, keys, _fetched_batch(actions, jax.tree.map(lambda x: x[i], part)))
+        def body(i: Array, carried: Any) -> Any:
+            return self._step(carried, keys, _fetched_batch(actions, jax.tree.map(lambda x: x[i], part)))
 
-        return jax.lax.fori_loop(first, first + count, body, state)
+        return self._close(jax.lax.fori_loop(first, first + count, body, self._open(state)), state)
 
-    def _step(self, state: TrainState, keys: Keys, batch: Batch) -> TrainState:
-        return self.update(state, self._augment(state, keys, batch), jax.random.fold_in(keys.loss, state.step))
+    def _open(self, state: TrainState) -> Any:
+        """What steps carry in place of a state: here the state itself."""
+        return state
+
+    def _close(self, carried: Any, before: TrainState) -> TrainState:
+        """The state again, like the one from before the steps."""
+        return carried
+
+    def _step(self, carried: Any, keys: Keys, batch: Batch) -> Any:
+        return self.update(carried, self._augment(carried, keys, batch), jax.random.fold_in(keys.loss, carried.step))
 
     def _augment(self, state: TrainState, keys: Keys, batch: Batch) -> Batch:
         return random_crop(jax.random.fold_in(keys.augment, state.step), batch, self.agent.config.p_aug)
