@@ -104,6 +104,20 @@ def test_who_has_no_fused_form(agent, spec, why):
         make_learner(agent, spec, block=4, kernels="fused")
 
 
+class Foreign(type(small("gcivl"))):
+    """Looks into its networks."""
+
+    def terms(self, networks, targets, batch, key):
+        networks["value"].members  # noqa: B018
+        return super().terms(networks, targets, batch, key)
+
+
+def test_an_agent_from_elsewhere_is_asked_first():
+    config = small("gcivl").config
+    assert unfused(type("Calling", (type(small("gcivl")),), {"__module__": "mine"})(config), SPEC) is None
+    assert "does not take fused networks (AttributeError" in unfused(Foreign(config), SPEC)
+
+
 def test_only_the_usual_two_level_loss_is_merged():
     assert {name for name in AGENTS if FastLearner(small(name), SPEC, block=4)._merged} == set(MERGED)
     assert not FastLearner(small("cta", policy_rep_grad_stop=False), SPEC, block=4)._merged

@@ -32,7 +32,19 @@ def unfused(agent: Agent, spec: Spec) -> str | None:
         return "some of the networks do not train at every step"
     if not any(packable(network) for network in shapes(agent, spec).values()):
         return "none of the networks has hidden layers whose widths are powers of two, from 8 on"
-    return missing()
+    return missing() or _refusal(agent, spec)
+
+
+def _refusal(agent: Agent, spec: Spec) -> str | None:
+    """Why an agent from elsewhere does not take fused networks, found by tracing its loss; ours all do."""
+    if type(agent).__module__.startswith("cta."):
+        return None
+    learner = FastLearner(agent, spec, block=1)
+    try:
+        jax.eval_shape(learner.trial, jax.random.key(0))
+    except Exception as error:  # somebody else's code, which may do anything
+        return f"the agent's loss does not take fused networks ({type(error).__name__}: {error})"
+    return None
 
 
 def product_precision(learner: Learner) -> str:
@@ -92,6 +104,12 @@ class FastLearner(Learner):
             return two_level.loss(agent, self.spec, weights, targets, batch)
         networks, kept = (fused(self._like, part, self.spec) for part in (weights, targets))
         return agent.loss(networks, kept, batch, key)
+
+    def trial(self, key: PRNGKeyArray) -> Array:
+        """The loss of fresh networks on a blank batch."""
+        networks = self.agent.init(key, self.spec)
+        targets = {name: networks[name] for name in self.agent.targets()}
+        return self.loss(self.pack(networks), self.pack(targets), self._blank_batch(), key)[0]
 
     def pack(self, networks: Networks) -> Weights:
         """Networks, or their targets, as steps want them."""
