@@ -1,7 +1,7 @@
 """Networks that are called like those of `cta.nn` and computed by fused kernels: any agent's loss takes them.
 
-What a loss freezes or does not ask for costs nothing: the compiler leaves out what nobody reads, and computes equal
-calls once.
+What a loss freezes or does not ask for costs nothing: the compiler leaves out what nobody reads. A network called twice
+with the same inputs is computed once, forwards and back.
 """
 
 from typing import Any
@@ -18,6 +18,13 @@ from cta.fast.packing import LANES, SIDES, Bilinear, Part, Stack, Weights, membe
 from cta.nn import Ensemble, Projection, Quasimetric
 
 
+class Memo:
+    """Calls of one loss: the network's and the inputs' identities, with what they name, and the outputs."""
+
+    def __init__(self):
+        self.calls: dict[tuple[int, ...], tuple[Any, ...]] = {}
+
+
 class Fused(eqx.Module):
     """Equal packed networks fed the same inputs; outputs (groups, …), or of a network that is `alone` as its own."""
 
@@ -26,6 +33,17 @@ class Fused(eqx.Module):
     alone: bool = eqx.field(static=True)
     data: tuple[int, ...] = eqx.field(static=True)
     """Lengths of inputs that are data, and enter exactly; all others are made by networks."""
+    memo: Memo = eqx.field(static=True)
+
+    def __call__(self, *inputs: Float[Array, "*batch _"]) -> Float[Array, "*groups_batch out"]:
+        # A frozen copy of the network has arrays of its own, and so calls of its own.
+        key = tuple(map(id, [jax.tree.leaves(self.network)[0], *inputs]))
+        if key not in self.memo.calls:
+            self.memo.calls[key] = (self.network, inputs, self.compute(*inputs))
+        return self.memo.calls[key][-1]
+
+    def compute(self, *inputs: Array) -> Array:
+        raise NotImplementedError
 
     def spread(self, *inputs: Array) -> tuple[Array, tuple[Part, ...]]:
         """All inputs side by side as products want them, (rows, wide), and what they are."""
@@ -45,7 +63,7 @@ class FusedMlp(Fused):
     network: Stack
     low: Stack
 
-    def __call__(self, *inputs: Float[Array, "*batch _"]) -> Float[Array, "*groups_batch out"]:
+    def compute(self, *inputs: Array) -> Array:
         x, parts = self.spread(*inputs)
         layers, out = hidden_layers(self.network, self.low, parts, fan=True), self.network.out
         assert out is not None
@@ -61,9 +79,8 @@ class FusedBilinear(Fused):
     low: Bilinear
     rank: int = eqx.field(static=True)
 
-    def __call__(
-        self, displacement: Float[Array, "*batch z"], *anchor: Float[Array, "*batch _"]
-    ) -> Float[Array, "*groups_batch out"]:
+    def compute(self, *inputs: Array) -> Array:
+        displacement, *anchor = inputs
         (z, z_parts), (x, x_parts) = self.spread(displacement), self.spread(*anchor)
         net = Trunk(
             *(
@@ -107,7 +124,7 @@ def shapes(agent: Agent, spec: Spec) -> Networks:
 
 def fused(like: Networks, weights: Weights, spec: Spec) -> Networks:
     """Packed networks as a loss calls them; `like` says what they were."""
-    data = (spec.observation_dim, spec.action_dim)
+    data, memo = (spec.observation_dim, spec.action_dim), Memo()
 
     def one(name: str, packed: Any) -> Any:
         network: Any = like[name]
@@ -116,7 +133,7 @@ def fused(like: Networks, weights: Weights, spec: Spec) -> Networks:
         if not packable(network):
             return packed
         alone = not isinstance(network, Ensemble)
-        options: dict[str, Any] = {"low": weights.low[name], "alone": alone, "data": data}
+        options: dict[str, Any] = {"low": weights.low[name], "alone": alone, "data": data, "memo": memo}
         first: Any = members_of(network)[0]
         if isinstance(packed, Bilinear):
             return FusedBilinear(packed, rank=first.rank, **options)
