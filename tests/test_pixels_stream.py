@@ -1,6 +1,5 @@
 """Streamed observations: the same numbers as with the dataset on the device, bit for bit, however steps are cut."""
 
-import re
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +16,9 @@ from cta.goals import flat_rows
 from cta.nn import Linear
 from cta.nn.impala import Impala
 from cta.training.checkpoints import flatten
-from cta.training.learner import DeviceData, Learner, seed_keys, spec_of, to_device
+from cta.training.learner import DeviceData, Learner, spec_of, to_device
 from cta.training.seeds import SeedGroup
-from cta.training.source import AHEAD, StreamedSource, bind, device_budget, open_source, over_seeds
+from cta.training.source import AHEAD, StreamedSource, bind, device_budget, open_source
 
 bits = pytest.mark.skipif(jax.default_backend() != "cpu", reason="bit for bit on a CPU only")
 
@@ -101,9 +100,8 @@ def test_streamed_is_resident_bit_for_bit(kind):
 
 
 @bits
-@pytest.mark.parametrize("kind", ["vectors", "images"])
-def test_stacked_seeds_stream_too(kind):
-    train = dataset(kind)
+def test_stacked_seeds_stream_too():
+    train = dataset("vectors")
     resident = group(train, to_device(train), to_device(train), stacked=True)
     streamed = group(train, slices_of(train, 3), slices_of(train, 3), stacked=True)
     resident.run(7)
@@ -111,16 +109,6 @@ def test_stacked_seeds_stream_too(kind):
     streamed.run(5)
     assert_same(resident.snapshot(), streamed.snapshot())
     assert resident.validate() == streamed.validate()
-
-
-def test_seeds_that_see_images_take_turns():
-    """Side by side their convolutions would be grouped ones."""
-    train = dataset("images")
-    learner, keys = Learner(AGENT, spec_of(train), block=8), jax.vmap(seed_keys)(jnp.arange(2))
-    states, axes = jax.eval_shape(jax.vmap(learner.init), keys), (0, 0, None, None)
-    for together, groups in ((over_seeds(learner, True, learner.run, *axes), "1"), (jax.vmap(learner.run, axes), "2")):
-        program = str(jax.make_jaxpr(lambda *a, f=together: f(*a, 1))(states, keys, to_device(train)))
-        assert set(re.findall(r"feature_group_count=(\d+)", program)) == {groups}
 
 
 @bits

@@ -8,7 +8,6 @@ import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -67,25 +66,8 @@ def bind(source: Source, learner: Learner, *, seeds: int, stacked: bool, graph: 
     return _Resident(learner, source, stacked, loop_options(learner.compiler_options, graph=graph))
 
 
-def over_seeds(learner: Learner, stacked: bool, function: Callable, *axes: int | None) -> Callable:
-    """`function` of arguments that, if `stacked`, have a leading axis of seeds where `axes` has 0.
-
-    Seeds run side by side; where observations are images, one after the other, because the convolutions of several
-    networks on several batches are grouped ones, which accelerators are slow at.
-    """
-    if not stacked:
-        return function
-    if learner.spec.image_shape is None:
-        return jax.vmap(function, in_axes=axes)
-
-    def looped(*arguments: Any) -> Any:
-        def one(own: list[Any]) -> Any:
-            left = iter(own)
-            return function(*(x if axis is None else next(left) for x, axis in zip(arguments, axes, strict=True)))
-
-        return jax.lax.map(one, [x for x, axis in zip(arguments, axes, strict=True) if axis is not None])
-
-    return looped
+def _over_seeds(function: Callable, stacked: bool, *axes: int | None) -> Callable:
+    return jax.vmap(function, in_axes=axes) if stacked else function
 
 
 class _Resident:
@@ -97,11 +79,11 @@ class _Resident:
 
         self._data = data
         self.grain = CHUNK if stacked and learner.block >= CHUNK else 1
-        self._run = jax.jit(over_seeds(learner, stacked, learner.run, 0, 0, None, None), donate_argnums=0)
-        chunk = over_seeds(learner, stacked, run_chunk, 0, 0, None)
+        self._run = jax.jit(_over_seeds(learner.run, stacked, 0, 0, None, None), donate_argnums=0)
+        chunk = _over_seeds(run_chunk, stacked, 0, 0, None)
         recipe = f"{type(learner)} {learner.agent!r} {learner.spec} {CHUNK} {stacked} {options}"
         self._run_chunk = KeptProgram(jax.jit(chunk, donate_argnums=0, compiler_options=options), recipe)
-        self._validate = jax.jit(over_seeds(learner, stacked, learner.validate, 0, 0, None))
+        self._validate = jax.jit(_over_seeds(learner.validate, stacked, 0, 0, None))
 
     def run(self, lane: int, state: TrainState, keys: Keys, step: int, count: int) -> TrainState:
         """Advance a state that stands at `step` by `count` steps and wait for it. One lane for each state."""
@@ -134,12 +116,10 @@ class _Streamed:
         def draw_slice(keys: Keys, step: Array, table: RowTable) -> dict[str, Array]:
             return learner.draw(keys, step, table, self.steps)
 
-        self._run = jax.jit(
-            over_seeds(learner, stacked, learner.run_slice, 0, 0, None, 0, None, None), donate_argnums=0
-        )
-        self._validate = jax.jit(over_seeds(learner, stacked, learner.validate_slice, 0, 0, None, 0))
-        self._draw_slice = jax.jit(over_seeds(learner, stacked, draw_slice, 0, None, None))
-        self._draw_one = jax.jit(over_seeds(learner, stacked, learner.draw_validation, 0, None, None))
+        self._run = jax.jit(_over_seeds(learner.run_slice, stacked, 0, 0, None, 0, None, None), donate_argnums=0)
+        self._validate = jax.jit(_over_seeds(learner.validate_slice, stacked, 0, 0, None, 0))
+        self._draw_slice = jax.jit(_over_seeds(draw_slice, stacked, 0, None, None))
+        self._draw_one = jax.jit(_over_seeds(learner.draw_validation, stacked, 0, None, None))
         # One thread a lane: fetching is memory (or disk) bound, and lanes train at the same time.
         self._threads = ThreadPoolExecutor(1 if stacked else seeds, thread_name_prefix="fetch")
         self._lanes: dict[int, _Lane] = {}
