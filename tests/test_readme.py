@@ -198,14 +198,18 @@ def test_the_examples_of_other_pages_run_when_pasted(tmp_path, monkeypatch, caps
     """The other pages have tests of their own: test_own_data, test_plugins, test_site."""
     monkeypatch.chdir(tmp_path)
     quick = 'agent="gcbc", steps=4, eval_episodes=1, run_dir="run"'
-    (api,), (report,), (theory,) = (examples(f"docs/{name}.md") for name in ("api", "report", "theory"))
+    names = ("api", "report", "theory", "pixels")
+    (api,), (report,), (theory,), (pixels,) = (examples(f"docs/{name}.md") for name in names)
     exec(api.replace("steps=2000", quick), {})
     exec(report.replace("runs/desk-play-v0/cta-20260101-120000", "run"), {})
     assert "page/index.html" in capsys.readouterr().out
     exec(theory, {})
     assert "Invariance(within=0.0" in capsys.readouterr().out
+    exec(pixels, {})
+    assert (tmp_path / "frames.png").stat().st_size > 1000
 
 
 def test_every_page_with_python_examples_is_run_by_a_test():
-    known = {"README.md", "api.md", "report.md", "theory.md", "own-data.md", "new-agent.md", "new-world.md"}
+    known = {"README.md", *(f"{name}.md" for name in ("api", "report", "theory", "pixels", "own-data"))}
+    known |= {"new-agent.md", "new-world.md"}
     assert {page.name for page in PAGES if examples(page)} == known
