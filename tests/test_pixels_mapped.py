@@ -83,6 +83,13 @@ def test_a_changed_file_is_unpacked_again_and_the_old_copy_goes(file):
     assert [path.name.split("-")[0] for path in copies(file.parent)] == ["d.observations", "d.other"]
 
 
+def test_only_copies_of_the_same_file_go(file, tmp_path):
+    """A file may be called `*`."""
+    kept = map_array(file, "observations")
+    map_array(file.rename(tmp_path / "*.npz"), "observations")
+    assert (tmp_path / kept.filename).exists()
+
+
 def test_a_cut_copy_is_made_again(file):
     map_array(file, "observations")
     (copy,) = copies(file.parent)

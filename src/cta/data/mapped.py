@@ -1,5 +1,6 @@
 """Arrays of an npz file as memory maps: in place where they are stored as they are, else unpacked once."""
 
+import glob
 import os
 import shutil
 import struct
@@ -76,7 +77,7 @@ def _unpacked(entry: IO[bytes], path: Path, member: zipfile.ZipInfo) -> Path:
         if made.is_file() and made.stat().st_size == member.file_size and os.access(made, os.R_OK):
             return made
     folder = _folder_with_room(folders, member.file_size, path)
-    for old in folder.glob(f"{stem}-????????.npy"):  # of an earlier file of this name
+    for old in folder.glob(f"{glob.escape(stem)}-????????.npy"):  # of an earlier file of this name
         old.unlink(missing_ok=True)
     with (
         writing(folder / name) as out,
