@@ -17,7 +17,6 @@ from PIL import Image
 
 import cta
 from cta.analysis import analogy_map, figures, semantics
-from cta.analysis.paint import Painter
 from cta.analysis.purity import Labelled, among, choose_queries, measure, nearest, neighbour_groups, table
 from cta.analysis.queries import asked_rows, choose, draw_pairs
 from cta.analysis.representations import DIFFERENCE, _plain, functions
@@ -312,7 +311,7 @@ def test_a_map_of_the_desk(desk_run, tmp_path, capsys):
 def test_by_default_all_ten_neighbours_of_every_query_have_pictures(desk_run, tmp_path, monkeypatch):
     @contextmanager
     def quick(*_):
-        yield Painter(lambda row: np.full((8, 8, 3), row % 256, np.uint8), "drawn")
+        yield lambda row: np.full((8, 8, 3), row % 256, np.uint8), "drawn"
 
     monkeypatch.setattr(analogy_map, "open_painter", quick)
     shown = []

@@ -12,7 +12,8 @@ from imageio_ffmpeg import get_ffmpeg_exe
 from cta.envs import gl
 from cta.errors import CtaError
 from cta.evaluation import Evaluator, record_videos
-from cta.evaluation.videos import open_scene, play_scene, write_video
+from cta.evaluation.rollout import plan_episodes
+from cta.evaluation.videos import film, open_scene, write_video
 from test_evaluation import pull_the_tray
 
 needs_gl = [pytest.mark.gl, pytest.mark.skipif(gl.find_backend() is None, reason="no OpenGL library (make system)")]
@@ -52,8 +53,10 @@ def test_desk_videos_show_the_episodes_of_the_evaluation(tmp_path: Path) -> None
 def test_a_scene_plays_the_evaluators_episode() -> None:
     with Evaluator("desk-play-v0") as evaluator:
         [result] = evaluator.run(pull_the_tray, run_seed=8, tasks=(1,), episodes=1)
-    states = list(play_scene(open_scene("desk-play-v0"), pull_the_tray(1), result))
-    assert (len(states) - 1, states[-1][2], states[-1][3]) == (result.steps, result.success, True)
+    [episode] = plan_episodes(run_seed=8, tasks=(1,), episodes=1)
+    with open_scene("desk-play-v0") as (world, draw, _):
+        frames, filmed = film(world, draw, pull_the_tray(1), episode)
+    assert filmed == result and len(frames) == result.steps + 1
 
 
 @pytest.mark.parametrize(

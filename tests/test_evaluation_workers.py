@@ -172,7 +172,7 @@ def test_an_unknown_world_is_one_line() -> None:
 def test_workers_end_when_their_parent_is_killed() -> None:
     script = (
         f"from cta.evaluation import Evaluator; import time; evaluator = Evaluator('{MAZE}', workers=1);"
-        "evaluator.describe(); print(evaluator.worker_pids[0], flush=True); time.sleep(60)"
+        "evaluator.about; print(evaluator.worker_pids[0], flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None

@@ -6,10 +6,11 @@ import pytest
 from cta.cli import run as cta
 from cta.data import TrajectoryDataset
 from cta.envs.datasets import open_dataset
+from cta.envs.protocol import Episode
 from cta.evaluation.rollout import play
 from cta.ooc import HeldOut, Pair, Rule, find_all, find_layout, held_out_of, plan_cut
 from cta.ooc.cut import presses
-from cta.ooc.evaluation import EventRecorder, PairEvaluator, as_episode, judge
+from cta.ooc.evaluation import EventRecorder, PairEvaluator, judge
 from cta.ooc.pairs import PRESS
 from cta.ooc.trials import make_trials, task_info
 from ooc_arm import Arm, OneWorld
@@ -31,7 +32,8 @@ def perform(world: OneWorld, dataset: str, pair: int, chores, *, episode: int = 
     held_out = held_out_of(layout)
     trials = [t for t in make_trials(held_out, episodes=episode + 1) if (t.pair, t.episode) == (pair, episode)]
     recorder = EventRecorder(trials, layout)
-    planned = [as_episode(trials[0], layout, desk=False)]
+    one = trials[0]
+    planned = [Episode(one.pair, one.seed, task_info(one, layout), one.episode)]
     play([world], lambda slots: Arm(world.world, chores), planned, watch=recorder)
     (log,) = recorder.logs
     return judge(log, held_out.pairs[pair - 1], layout), log

@@ -383,7 +383,7 @@ def test_what_an_environment_starts_ends_with_the_worker(tmp_path, monkeypatch, 
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "from cta.evaluation import Evaluator\n"
         "pool = Evaluator('test_own_data:WithHelper', workers=1, own='unit')\n"
-        "pool.describe()\nprint('made', flush=True)\nsys.stdin.read()\npool.close()\n"
+        "pool.about\nprint('made', flush=True)\nsys.stdin.read()\npool.close()\n"
     )
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", script], **pipes) as parent:

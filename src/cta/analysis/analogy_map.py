@@ -71,12 +71,13 @@ def make_map(run: Run, options: MapOptions, out: Path, *, say: Say = print) -> d
     placing = {"perplexity": options.perplexity, "iterations": options.iterations, "seed": options.draw_seed}
     settings = representations.tsne_settings(len(pairs), **placing)
     places = representations.tsne(points, settings)
+    near: dict[Metric, np.ndarray] = {}
+    elsewhere: dict[Metric, np.ndarray] = {}
     with progress("nearest analogies", total=len(METRICS), unit="metrics") as advance:
-        near: dict[Metric, np.ndarray] = {}
-        elsewhere: dict[Metric, np.ndarray] = {}
-        apart = [groups, subject.contexts.codes]
         for metric in METRICS:
-            near[metric], elsewhere[metric] = nearest(points, apart, metric=metric, count=count)
+            near[metric], elsewhere[metric] = nearest(
+                points, [groups, subject.contexts.codes], metric=metric, count=count
+            )
             advance(1)
     agent = run.config.agent_name
     frames = _pictures(out, subject, near, asked, options, title=f"{mapped}, {agent}", say=say)
@@ -101,7 +102,11 @@ def make_map(run: Run, options: MapOptions, out: Path, *, say: Say = print) -> d
     }
     write_whole(out / "map.json", json.dumps(contents, ensure_ascii=False, separators=(",", ":")) + "\n")
     if rows:
-        _write_purity(out, rows, contents)
+        write_whole(
+            out / "purity.csv", csv_text([list(rows[0]), *([str(value) for value in row.values()] for row in rows)])
+        )
+        kept = ("dataset", "agent", "step", "pairs", "representation", "purity", "purity_by_task", "provenance")
+        write_json(out / "purity.json", {name: contents[name] for name in kept})
     return contents
 
 
@@ -184,13 +189,13 @@ def _pictures(
         return {}
     pictures: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     try:
-        with open_painter(subject.name, subject.data) as painter:
-            with progress(f"{painter.kind} pictures", total=2 * len(wanted), unit="pictures") as advance:
-                for point in wanted:
-                    state, goal = int(subject.pairs.states[point]), int(subject.pairs.goals[point])
-                    pictures[point] = (painter.paint(state), painter.paint(goal))
-                    advance(2)
-            suffix = "jpg" if painter.kind == "rendered" else "png"
+        with (
+            open_painter(subject.name, subject.data) as (paint, kind),
+            progress(f"{kind} pictures", total=2 * len(wanted), unit="pictures") as advance,
+        ):
+            for point in wanted:
+                pictures[point] = paint(int(subject.pairs.states[point])), paint(int(subject.pairs.goals[point]))
+                advance(2)
     except CtaError as problem:
         say(f"no pictures of neighbours: {problem}")
         return {}
@@ -198,7 +203,7 @@ def _pictures(
         words = f"nearest analogies by {metric} ({title}): state and goal; green: same task as the query on the left"
         path = out / f"neighbours-{metric}.{options.format}"
         figures.draw_neighbours(path, asked, neighbours, pictures, subject.tasks, title=words)
-    return _write_frames(out, pictures, suffix)
+    return _write_frames(out, pictures, "jpg" if kind == "rendered" else "png")
 
 
 def _write_frames(out: Path, pictures: dict[int, tuple[np.ndarray, np.ndarray]], suffix: str) -> dict[str, dict]:
@@ -209,8 +214,8 @@ def _write_frames(out: Path, pictures: dict[int, tuple[np.ndarray, np.ndarray]],
         frames[str(point)] = {which: f"frames/{point}-{which}.{suffix}" for which in ("state", "goal")}
         for name, image in zip(frames[str(point)].values(), pair, strict=True):
             buffer = io.BytesIO()
-            options = {"quality": 88} if suffix == "jpg" else {"optimize": True}
-            Image.fromarray(image).save(buffer, {"jpg": "JPEG", "png": "PNG"}[suffix], **options)
+            options = {"format": "JPEG", "quality": 88} if suffix == "jpg" else {"format": "PNG", "optimize": True}
+            Image.fromarray(image).save(buffer, **options)
             write_whole(out / name, buffer.getvalue())
     return frames
 
@@ -220,7 +225,9 @@ def _columns(
 ) -> dict[str, Any]:
     """The long columns of map.json, rounded to what a page can show."""
     pairs, drawn = subject.pairs, subject.schematic
-    rows, state, goal = _path(pairs, subject.data.num_rows)
+    # The rows from each state to its goal, all together and in order.
+    path = np.unique(np.concatenate([pairs.states, pairs.goals, *map(np.arange, pairs.states, pairs.goals)]))
+    state, goal = (np.searchsorted(path, rows).tolist() for rows in (pairs.states, pairs.goals))
 
     def short(rows: np.ndarray) -> list[list[float]]:
         # Whole numbers, as bits and lights are, are written without a point.
@@ -238,8 +245,8 @@ def _columns(
         "neighbours": {metric: found.tolist() for metric, found in near.items()},
         # The nearest pairs that start from another context.
         "neighbours_elsewhere": {metric: found.tolist() for metric, found in elsewhere.items()},
-        "path": {"numbers": short(rows), "state": state.tolist(), "goal": goal.tolist()}
-        if len(rows) * len(drawn.meaning) <= MOST_PATH_NUMBERS
+        "path": {"numbers": short(path), "state": state, "goal": goal}
+        if len(path) * len(drawn.meaning) <= MOST_PATH_NUMBERS
         else None,
         "schematic": {
             "kind": drawn.kind,
@@ -248,18 +255,6 @@ def _columns(
             "goal": short(pairs.goals),
         },
     }
-
-
-def _path(pairs: Pairs, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The rows from each state to its goal, all together and in order, and where in them states and goals are."""
-    inside = np.zeros(rows + 1, np.int64)
-    ahead = pairs.goals > pairs.states
-    np.add.at(inside, pairs.states[ahead], 1)
-    np.add.at(inside, pairs.goals[ahead], -1)
-    used = np.cumsum(inside)[:-1] > 0
-    used[pairs.states] = used[pairs.goals] = True
-    kept = np.flatnonzero(used)
-    return kept, np.searchsorted(kept, pairs.states), np.searchsorted(kept, pairs.goals)
 
 
 def _provenance(run: Run, subject: Subject, options: MapOptions) -> dict[str, Any]:
@@ -275,10 +270,3 @@ def _provenance(run: Run, subject: Subject, options: MapOptions) -> dict[str, An
         "versions": provenance.versions(packages),
         "hardware": provenance.hardware(),
     }
-
-
-def _write_purity(out: Path, rows: Sequence[dict[str, Any]], contents: dict[str, Any]) -> None:
-    lines = [[str(value) for value in row.values()] for row in rows]
-    write_whole(out / "purity.csv", csv_text([list(rows[0]), *lines]))
-    kept = ("dataset", "agent", "step", "pairs", "representation", "purity", "purity_by_task", "provenance")
-    write_json(out / "purity.json", {name: contents[name] for name in kept})

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from cta.data import TrajectoryDataset
 from cta.data.locations import environment_name
 from cta.envs.desk import find_world
 from cta.envs.desk_draw import canvas, draw
-from cta.envs.names import KNOWN
+from cta.envs.names import KNOWN, family
 from cta.errors import CtaError
 
 DRAWN_PIXELS = 160
@@ -20,32 +19,23 @@ IMAGE_TIMES = 2
 """How much larger than life an image observation is shown."""
 
 
-@dataclass(frozen=True)
-class Painter:
-    """`paint(row)` is an image (side, side, 3) uint8 of a row's state, and where it comes from.
-
-    `kind`: drawn, rendered, or observed (the observation is an image).
-    """
-
-    paint: Callable[[int], np.ndarray]
-    kind: str
-
-
 @contextmanager
-def open_painter(dataset_name: str, data: TrajectoryDataset) -> Iterator[Painter]:
-    """The painter of these rows; it holds a simulator while it is open, if it needs one. CtaError: nothing can draw."""
+def open_painter(dataset_name: str, data: TrajectoryDataset) -> Iterator[tuple[Callable[[int], np.ndarray], str]]:
+    """What makes an image (side, side, 3) uint8 of a row's state, and how: drawn, rendered, or observed as an image.
+
+    It holds a simulator while it is open, if it needs one. CtaError: nothing can draw.
+    """
     world = find_world(dataset_name)
     if len(data.observation_shape) == 3:
         larger = np.ones((IMAGE_TIMES, IMAGE_TIMES, 1), np.uint8)
-        yield Painter(lambda row: np.kron(data.observations[row][..., :3], larger), "observed")
+        yield lambda row: np.kron(data.observations[row][..., :3], larger), "observed"
         return
     if world is not None:
-        small = canvas(lambda ax, row: draw(ax, world, data.observations[row], labels=False), DRAWN_PIXELS)
-        yield Painter(small, "drawn")
+        yield canvas(lambda ax, row: draw(ax, world, data.observations[row], labels=False), DRAWN_PIXELS), "drawn"
         return
     env = _simulator(dataset_name, data)
     try:
-        yield Painter(lambda row: _rendered(env, data, row), "rendered")
+        yield lambda row: _rendered(env, data, row), "rendered"
     finally:
         from cta.envs.ogbench import close_env
 
@@ -55,7 +45,6 @@ def open_painter(dataset_name: str, data: TrajectoryDataset) -> Iterator[Painter
 def _simulator(dataset_name: str, data: TrajectoryDataset) -> Any:
     """The dataset's environment, ready to be put into any of its states."""
     from cta.envs import gl
-    from cta.envs.names import family
     from cta.envs.ogbench import make_env, seeded_reset
 
     if dataset_name not in KNOWN:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cta.data import TrajectoryDataset
-from cta.envs.desk import decode, find_world
+from cta.envs.desk import DeskWorld, decode, find_world
 from cta.envs.names import family
 from cta.errors import CtaError
 from cta.ooc.components import DRAWER_TRAVEL, WINDOW_TRAVEL, Layout, Rule, find_layout
@@ -97,9 +97,7 @@ def read(dataset_name: str, data: TrajectoryDataset) -> Semantics:
         sides = Rule().values(layout, layout.measure(vectors(data), data.info)).astype(np.int64)
         if layout.patterns:
             return _lights(layout, sides)
-        if kind == "scene":
-            return _with_cube(_parts(layout, sides), cube_places(dataset_name, data)[:, 0])
-        return _parts(layout, sides)
+        return _parts(layout, sides, cube_places(dataset_name, data)[:, 0] if kind == "scene" else None)
     except CtaError:
         return Semantics()
 
@@ -118,8 +116,8 @@ def _lights(layout: Layout, lights: np.ndarray) -> Semantics:
     return Semantics(names, events, lights, (("0", "1"),) * count, joiner="")
 
 
-def _parts(layout: Layout, sides: np.ndarray) -> Semantics:
-    """Two events for each component: becoming 1 and becoming 0."""
+def _parts(layout: Layout, sides: np.ndarray, cube: np.ndarray | None) -> Semantics:
+    """Two events for each component, becoming 1 and becoming 0, and moving the cube about on the table."""
     names, words = [], []
     for component in layout.components:
         thing = component.name.removesuffix("_lock")
@@ -132,24 +130,15 @@ def _parts(layout: Layout, sides: np.ndarray) -> Semantics:
 
     def events(states: np.ndarray, goals: np.ndarray) -> np.ndarray:
         step = sides[goals] - sides[states]
-        return np.stack([step == 1, step == -1], axis=-1).reshape(len(states), -1)
-
-    return Semantics(tuple(names), events, sides, tuple(words))
-
-
-def _with_cube(scene: Semantics, cube: np.ndarray) -> Semantics:
-    """Also moving the cube about on the table."""
-    inside = scene.sides[:, -1] == 1
-    within = scene.events
-    assert within is not None
-
-    def events(states: np.ndarray, goals: np.ndarray) -> np.ndarray:
-        moved = np.linalg.norm(cube[goals] - cube[states], axis=1) > MOVED
+        happened = np.stack([step == 1, step == -1], axis=-1).reshape(len(states), -1)
+        if cube is None:
+            return happened
         # A cube that lies in the drawer travels with it, and going in or out has its own name.
-        moved &= ~(inside[states] | inside[goals])
-        return np.column_stack([within(states, goals), moved])
+        outside = (sides[states, -1] != 1) & (sides[goals, -1] != 1)
+        moved = np.linalg.norm(cube[goals] - cube[states], axis=1) > MOVED
+        return np.column_stack([happened, moved & outside])
 
-    return Semantics((*scene.event_names, "move the cube"), events, scene.sides, scene.words)
+    return Semantics((*names, *(["move the cube"] if cube is not None else [])), events, sides, tuple(words))
 
 
 def _cubes(cubes: np.ndarray) -> Semantics:
@@ -221,9 +210,10 @@ def cube_places(dataset_name: str, data: TrajectoryDataset) -> np.ndarray:
 
 def schematic(dataset_name: str, data: TrajectoryDataset) -> Schematic:
     """The numbers of every row; of an unknown world the beginning of its observations, of its images nothing."""
+    world = find_world(dataset_name)
     try:
-        if find_world(dataset_name) is not None:
-            return _desk(dataset_name, data)
+        if world is not None:
+            return _desk(world, data)
         if family(dataset_name).endswith("maze"):
             return Schematic("maze", ("x", "y"), places(data).astype(np.float32))
         if family(dataset_name) in ("cube", "puzzle", "scene"):
@@ -235,9 +225,7 @@ def schematic(dataset_name: str, data: TrajectoryDataset) -> Schematic:
     return Schematic("vector", tuple(f"observation {i}" for i in range(flat.shape[1])), flat)
 
 
-def _desk(dataset_name: str, data: TrajectoryDataset) -> Schematic:
-    world = find_world(dataset_name)
-    assert world is not None
+def _desk(world: DeskWorld, data: TrajectoryDataset) -> Schematic:
     gripper, grip, parts, bits = decode(world, data.observations)
     locked = {bit: part.name for part in world.parts for bit in part.locks}
     names = [f"{locked[i]} unlocked" if i in locked else f"light {i}" for i in range(len(world.buttons))]

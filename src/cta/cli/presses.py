@@ -90,7 +90,7 @@ class Order:
     def __call__(self) -> None:
         if not self.runs:
             raise CtaError("name at least one run directory")
-        from cta.evaluation.press_order import press_order
+        from cta.evaluation.offline import press_order
         from cta.experiment import Run
         from cta.experiment.candidates import candidates
 
@@ -105,7 +105,7 @@ class Order:
                 print(f"{item.label}: asking for values", file=sys.stderr, flush=True)
                 said = {"dataset": name, "agent": item.key.agent, "seed": item.seed, "step": item.step}
                 asked = item.agent, item.load(), name, validation or train
-                rows += [said | one.row() for one in press_order(*asked, pairs=self.pairs, most=self.most)]
+                rows += [said | one for one in press_order(*asked, pairs=self.pairs, most=self.most)]
             if not rows:
                 raise CtaError(f"{run.path}: its agent {run.config.agent_name} has no value to ask for")
             write_whole(run.path / ORDERS, csv_text([COLUMNS, *([row[c] for c in COLUMNS] for row in rows)]))

@@ -1,6 +1,7 @@
 """One evaluator: it plays lists of episodes in one world, be it an embedded one, OGBench's, or somebody's own."""
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +13,7 @@ from cta.envs.names import DESK_DATASETS, STATE_DIMS
 from cta.envs.protocol import Episode, VectorWorld
 from cta.errors import CtaError
 from cta.evaluation.handle import Worker, WorkersWorld
-from cta.evaluation.rollout import EPISODES, TASKS, EpisodeResult, Policy, Progress, Watch, plan_episodes, play
+from cta.evaluation.rollout import EPISODES, TASKS, EpisodeResult, MakePolicy, Policy, Progress, plan_episodes, play
 from cta.units import UNKNOWN, Units
 
 DESK_SLOTS = 512
@@ -68,7 +69,6 @@ class Evaluator:
         self._options = {"limit": max_episode_steps, "timeout": timeout, "allowed": retries}
         self._options |= {"give_way": beside_training, "own": own}
         self._running: dict[int, Worker] = {}
-        self._description: Any = None
         self._retired, self._last_failure = 0, ""
 
     @property
@@ -92,21 +92,20 @@ class Evaluator:
             self._running[index] = Worker(self.env_name, **self._options)
         return self._running[index]
 
-    def describe(self) -> tuple[tuple[str, ...], int, int]:
+    @cached_property
+    def about(self) -> tuple[tuple[str, ...], int, int]:
         """(task names, episode limit, action size) of a world that runs in workers."""
-        if self._description is None:
-            self._worker(0).submit("describe")
-            self._description = self._worker(0).result()
-        return self._description
+        self._worker(0).submit("describe")
+        return self._worker(0).result()
 
     @property
     def task_names(self) -> tuple[str, ...]:
         """OGBench's names of the tasks, such as task1_open."""
-        return self._worlds(1)[0].task_names if self.dataset_name in DESK_DATASETS else self.describe()[0]
+        return self._worlds(1)[0].task_names if self.dataset_name in DESK_DATASETS else self.about[0]
 
     def run(
         self,
-        make_policy: Callable[[int], Policy],
+        make_policy: MakePolicy,
         *,
         run_seed: int,
         tasks: Sequence[int] = TASKS,
@@ -122,20 +121,14 @@ class Evaluator:
         planned = plan_episodes(run_seed=run_seed, tasks=tasks, episodes=episodes, eval_seed=eval_seed)
         return self.play(make_policy, planned, progress=progress)
 
-    def play(
-        self,
-        make_policy: Callable[[int], Policy],
-        planned: Sequence[Episode],
-        *,
-        watch: Watch | None = None,
-        progress: Progress | None = None,
-    ) -> list[EpisodeResult]:
-        """Play these episodes and return their results, sorted; `make_policy(slots)` is called once per group of slots.
+    def play(self, make_policy: MakePolicy, planned: Sequence[Episode], **options: Any) -> list[EpisodeResult]:
+        """Play these episodes and return their results, sorted; the policy is made once per group of slots.
 
-        `watch` sees every step of every episode.
+        `options` are those of `rollout.play`: `watch` sees every step of every episode, `progress` hears of the end of
+        each.
         """
         try:
-            return play(self._worlds(len(planned)), make_policy, planned, watch=watch, progress=progress)
+            return play(self._worlds(len(planned)), make_policy, planned, **options)
         except BaseException:
             # Requests may be under way; a later call begins with new workers.
             self.close()
@@ -153,8 +146,7 @@ class Evaluator:
         workers = [self._worker(index) for index in range(min(self.workers, slots))]
         for worker in workers:
             worker.forgive()
-        about = self.describe()
-        return [WorkersWorld(workers, about, group=group, groups=groups, slots=slots) for group in range(groups)]
+        return [WorkersWorld(workers, self.about, group=group, groups=groups, slots=slots) for group in range(groups)]
 
     def groups_and_slots(self, episodes: int) -> tuple[int, int]:
         """(groups, slots of each) for so many episodes."""
@@ -200,15 +192,10 @@ class OwnEvaluator(Evaluator):
         if not (module and factory):
             raise CtaError(f"--env {env}: give module:factory, a function in a module that makes the environment")
         super().__init__(env, own="unit" if units.bounds is None else "own", **options)
-        self._shape = shape
-        self._units = units
-        self._data = data
-        self._states: np.ndarray | None = None
+        self._shape, self._units, self._data = shape, units, data
         self._completed: dict[bytes, np.ndarray] = {}
 
-    def play(
-        self, make_policy: Callable[[int], Policy], planned: Sequence[Episode], **options: Any
-    ) -> list[EpisodeResult]:
+    def play(self, make_policy: MakePolicy, planned: Sequence[Episode], **options: Any) -> list[EpisodeResult]:
         return super().play(lambda slots: self._fitted(make_policy(slots)), planned, **options)
 
     def _fitted(self, policy: Policy) -> Policy:
@@ -227,10 +214,12 @@ class OwnEvaluator(Evaluator):
     def _whole(self, goal: np.ndarray) -> np.ndarray:
         key = goal.tobytes()
         if key not in self._completed:
-            if self._states is None:
-                self._states = np.asarray(self._data().observations)
             self._completed[key] = complete_goal(goal, self._states, self._units)
         return self._completed[key]
+
+    @cached_property
+    def _states(self) -> np.ndarray:
+        return np.asarray(self._data().observations)
 
 
 def complete_goal(goal: np.ndarray, states: np.ndarray, units: Units = UNKNOWN) -> np.ndarray:

@@ -227,13 +227,7 @@ class WorkersWorld:
     """
 
     def __init__(
-        self,
-        workers: Sequence[Worker],
-        about: tuple[tuple[str, ...], int, int],
-        *,
-        group: int = 0,
-        groups: int = 1,
-        slots: int = 1,
+        self, workers: Sequence[Worker], about: tuple[tuple[str, ...], int, int], *, group: int, groups: int, slots: int
     ) -> None:
         self.slots = slots
         self._workers, size = workers, len(workers)

@@ -1,8 +1,9 @@
-"""What can be said about an agent without a world to act in: does its value know how far a trajectory has still to go?
+"""What can be said about an agent without a world to act in: does its value know how far there is still to go?
 
 Along a trajectory nobody trained on, the time to its end falls step by step. A value of (state, last state) that knows
 the distance rises just as steadily. The order is Spearman's rank correlation of value and time, one per trajectory:
-1 if the value rises at every step, 0 if it knows nothing, −1 if it falls at every step.
+1 if the value rises at every step, 0 if it knows nothing, −1 if it falls at every step. On a board of lights the number
+of presses that are left is known exactly, and −value is correlated with that.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,8 @@ import numpy as np
 from cta.agents import Agent, Networks
 from cta.agents.policy import answer
 from cta.data import TrajectoryDataset
+from cta.envs.lights import board_of
+from cta.evaluation.presses import draw_boards, with_lights
 
 MEASURES = {"value_order": "value", "dual_order": "dual_value"}
 """Columns of offline.csv, and the question to the agent behind each."""
@@ -52,11 +55,56 @@ def _values(ask: Callable, networks: Networks, dataset: TrajectoryDataset, start
     return np.concatenate(parts)[: len(rows)].astype(np.float64)
 
 
+def press_order(
+    agent: Agent,
+    networks: Networks,
+    dataset_name: str,
+    data: TrajectoryDataset,
+    *,
+    pairs: int,
+    most: int | None = None,
+) -> list[dict[str, Any]]:
+    """One row for each value that the agent has and each number n of presses, from `pairs` pairs of data.
+
+    `mean` is the mean value; `order` is Spearman's ρ of −value and presses over distances 0 … n, `step_order` over
+    n − 1 and n alone; of n = 0 there is neither.
+    """
+    hardest = board_of(dataset_name).hardest
+    asked = [_press_pairs(dataset_name, data, n, pairs) for n in range(min(hardest, most or hardest) + 1)]
+    found = []
+    for measure, question in MEASURES.items():
+        ask = answer(agent, question)
+        try:
+            values = [-np.asarray(ask(networks, *two), np.float64) for two in asked]
+        except NotImplementedError:
+            continue
+        for n, mine in enumerate(values):
+            row = {"measure": measure, "presses": n, "pairs": pairs, "mean": -float(np.mean(mine))}
+            row["order"] = _order(values[: n + 1]) if n else ""
+            row["step_order"] = _order(values[n - 1 : n + 1]) if n else ""
+            found.append(row)
+    return found
+
+
+def _press_pairs(dataset_name: str, data: TrajectoryDataset, presses: int, count: int) -> list[np.ndarray]:
+    """States and goals exactly so many presses apart: rows of data with other lights, whatever else is in them."""
+    rng = np.random.default_rng((0, presses, 3))
+    rows = [data.observations[rng.integers(0, len(data.observations), count)] for _ in range(2)]
+    boards = draw_boards(dataset_name, presses, count, seed=0)
+    return [with_lights(dataset_name, *both) for both in zip(rows, boards, strict=True)]
+
+
+def _order(values: list[np.ndarray]) -> float:
+    return rank_correlation(np.concatenate(values), np.repeat(np.arange(len(values)), [len(part) for part in values]))
+
+
 def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
     """Spearman's ρ, ties given their mean rank; 0 where one does not vary, NaN where a value is not finite."""
     from scipy.stats import spearmanr  # a second to import
 
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         return float("nan")
-    found: Any = spearmanr(a, b) if np.ptp(a) > 0 and np.ptp(b) > 0 else None
-    return 0.0 if found is None else float(found.statistic)
+    if np.ptp(a) == 0 or np.ptp(b) == 0:
+        return 0.0
+    found: Any = spearmanr(a, b)
+    return float(found.statistic)

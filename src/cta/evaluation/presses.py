@@ -4,7 +4,6 @@ The list of starts and goals is the same for every method, seed and checkpoint, 
 one. Boards of the embedded lights and of OGBench's puzzles are asked in the same way.
 """
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,20 +13,20 @@ from cta.envs.names import DESK_DATASETS, family
 from cta.envs.protocol import Episode
 from cta.errors import CtaError
 from cta.evaluation.evaluator import Evaluator
-from cta.evaluation.rollout import EPISODES, Policy, Progress, scores
+from cta.evaluation.rollout import EPISODES, MakePolicy, Progress, scores
 
 MOST_EPISODES = 1_000_000
 
 
-def press_numbers(dataset_name: str, most: int | None = None) -> tuple[int, ...]:
+def press_numbers(dataset_name: str, most: int | None = None) -> range:
     """1, 2, … up to what the hardest goal of the board needs, or to the `most` that are wanted."""
     hardest = board_of(dataset_name).hardest
-    return tuple(range(1, min(hardest, most or hardest) + 1))
+    return range(1, min(hardest, most or hardest) + 1)
 
 
-def press_names(dataset_name: str, most: int | None = None) -> tuple[str, ...]:
+def press_names(dataset_name: str) -> tuple[str, ...]:
     """The tasks of their scores: presses1, presses2, …"""
-    return tuple(f"presses{number}" for number in press_numbers(dataset_name, most))
+    return tuple(f"presses{number}" for number in press_numbers(dataset_name))
 
 
 def draw_boards(dataset_name: str, presses: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -37,9 +36,7 @@ def draw_boards(dataset_name: str, presses: int, count: int, seed: int) -> tuple
     return starts, starts ^ board.draw(presses, count, np.random.default_rng((seed, presses, 1)))
 
 
-def plan_presses(
-    dataset_name: str, *, episodes: int = EPISODES, seed: int = 0, most: int | None = None
-) -> list[Episode]:
+def plan_presses(dataset_name: str, *, episodes: int, seed: int = 0, most: int | None = None) -> list[Episode]:
     """All episodes, sorted by number of presses, which is an episode's task."""
     if not 1 <= episodes <= MOST_EPISODES or seed < 0:
         raise CtaError(f"an evaluation has 1 to {MOST_EPISODES} episodes per number of presses, and a seed from 0 on")
@@ -69,8 +66,8 @@ def with_lights(dataset_name: str, observations: np.ndarray, boards: np.ndarray)
     if family(dataset_name) == "lights":
         changed[:, -count:] = 2.0 * boards - 1.0
     else:
-        lights = slice(19, 19 + 4 * count, 4), slice(20, 19 + 4 * count, 4)
-        changed[:, lights[0]], changed[:, lights[1]] = 1.0 - boards, boards
+        shown = changed[:, 19 : 19 + 4 * count]
+        shown[:, 0::4], shown[:, 1::4] = 1.0 - boards, boards
     return changed
 
 
@@ -78,21 +75,12 @@ class PressEvaluator(Evaluator):
     """An `Evaluator` with the fixed list of starts and goals of a board."""
 
     def __init__(
-        self,
-        dataset_name: str,
-        *,
-        episodes: int = EPISODES,
-        seed: int = 0,
-        most: int | None = None,
-        workers: int | None = None,
-        max_episode_steps: int | None = None,
+        self, dataset_name: str, *, episodes: int = EPISODES, seed: int = 0, most: int | None = None, **options: Any
     ) -> None:
-        self.planned: Sequence[Episode] = plan_presses(dataset_name, episodes=episodes, seed=seed, most=most)
-        super().__init__(dataset_name, workers=workers, max_episode_steps=max_episode_steps)
+        self.planned = plan_presses(dataset_name, episodes=episodes, seed=seed, most=most)
+        super().__init__(dataset_name, **options)
 
-    def ask(
-        self, make_policy: Callable[[int], Policy], *, progress: Progress | None = None
-    ) -> dict[str, tuple[int, int]]:
+    def ask(self, make_policy: MakePolicy, *, progress: Progress | None = None) -> dict[str, tuple[int, int]]:
         """{presses1: (episodes, successes), …} of a policy."""
         found = scores(self.play(make_policy, self.planned, progress=progress))
         return {f"presses{number}": counts for number, counts in found.items()}

@@ -1,8 +1,9 @@
 """Which episodes an evaluation consists of, and playing them with a policy in groups of slots. No JAX in here."""
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 
 import numpy as np
 
@@ -17,6 +18,8 @@ Policy = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 `first` marks the slots that are at the first observation of an episode. Slots without an episode are passed along, so
 that the number of rows never changes; their actions are ignored."""
+MakePolicy = Callable[[int], Policy]
+"""Gives a policy for so many slots."""
 Progress = Callable[[int, int], None]
 """Called with (episodes done, episodes in total)."""
 Watch = Callable[[dict[int, Episode], Step], None]
@@ -64,65 +67,46 @@ class NotANumber(CtaError):
     """The policy returned an action that is not a finite number."""
 
 
-class _Group:
-    """A world, its policy and its queue. Which episode a slot gets is decided by rounds, never by the clock."""
+def _rounds(
+    world: VectorWorld, policy: Policy, queue: Sequence[Episode], watch: Watch | None
+) -> Iterator[list[EpisodeResult]]:
+    """Play a queue of episodes in the slots of a world. Each round yields what ended, while the world is stepping.
 
-    def __init__(
-        self, world: VectorWorld, policy: Policy, queue: Sequence[Episode], watch: Watch | None = None
-    ) -> None:
-        self._world = world
-        self._policy = policy
-        self._watch = watch
-        self._queue = deque(queue)
-        self._playing: dict[int, Episode] = {}
-        self._steps = np.zeros(world.slots, int)
-        self._first = np.zeros(world.slots, bool)
-        self.finished: list[EpisodeResult] = []
-        self._send(np.zeros((world.slots, world.action_dim), np.float32))
-
-    @property
-    def active(self) -> bool:
-        return bool(self._playing)
-
-    def _send(self, actions: np.ndarray) -> None:
-        """Give the free slots, in their order, the next episodes of the queue, and begin the round."""
+    Which episode a slot gets is decided by rounds, never by the clock.
+    """
+    waiting, playing, ended = deque(queue), dict[int, Episode](), list[EpisodeResult]()
+    steps = np.zeros(world.slots, int)
+    actions = np.zeros((world.slots, world.action_dim), np.float32)
+    while True:
         start: dict[int, Episode] = {}
-        for slot in range(self._world.slots):
-            if slot not in self._playing and self._queue:
-                start[slot] = self._playing[slot] = self._queue.popleft()
-        self._steps += 1
-        self._steps[list(start)] = 0
-        self._first[:] = False
-        self._first[list(start)] = True
-        if self._playing:
-            self._world.send(actions, start)
-
-    def advance(self) -> None:
-        """Finish the round under way, note which episodes ended, and begin the next round with the policy's actions."""
-        step = self._world.receive()
-        if self._watch is not None:
-            self._watch(self._playing, step)
-        for slot in [slot for slot in self._playing if step.done[slot]]:
-            one, success, steps = self._playing.pop(slot), bool(step.success[slot]), int(self._steps[slot])
-            self.finished.append(EpisodeResult(one.task, one.episode, one.seed, success, steps))
-        if self._playing:
-            self._send(self._act(step))
-        else:
-            self._send(np.zeros((self._world.slots, self._world.action_dim), np.float32))
-
-    def _act(self, step: Step) -> np.ndarray:
-        actions = np.asarray(self._policy(step.observations, step.goals, self._first.copy()))
-        expected = (self._world.slots, self._world.action_dim)
-        if actions.shape != expected:
-            raise CtaError(f"the policy returned actions of shape {actions.shape}; this world needs {expected}")
-        if not np.isfinite(actions[sorted(self._playing)]).all():
-            raise NotANumber("the policy returned an action that is not a number: the networks have diverged")
-        return actions
+        for slot in range(world.slots):
+            if slot not in playing and waiting:
+                start[slot] = playing[slot] = waiting.popleft()
+        steps += 1
+        steps[list(start)] = 0
+        if playing:
+            world.send(actions, start)
+        yield ended
+        if not playing:
+            return
+        step, ended = world.receive(), []
+        if watch is not None:
+            watch(playing, step)
+        for slot in [slot for slot in playing if step.done[slot]]:
+            one, success = playing.pop(slot), bool(step.success[slot])
+            ended.append(EpisodeResult(one.task, one.episode, one.seed, success, int(steps[slot])))
+        if playing:
+            found = np.asarray(policy(step.observations, step.goals, steps == 0))
+            if found.shape != actions.shape:
+                raise CtaError(f"the policy returned actions of shape {found.shape}; this world needs {actions.shape}")
+            if not np.isfinite(found[sorted(playing)]).all():
+                raise NotANumber("the policy returned an action that is not a number: the networks have diverged")
+            actions = found
 
 
 def play(
     worlds: Sequence[VectorWorld],
-    make_policy: Callable[[int], Policy],
+    make_policy: MakePolicy,
     planned: Sequence[Episode],
     *,
     watch: Watch | None = None,
@@ -132,17 +116,14 @@ def play(
 
     The groups take turns: while the policy computes for one, the others step. Episode i belongs to group i mod groups.
     """
+    results: list[EpisodeResult] = []
     groups = [
-        _Group(world, make_policy(world.slots), planned[number :: len(worlds)], watch)
+        _rounds(world, make_policy(world.slots), planned[number :: len(worlds)], watch)
         for number, world in enumerate(worlds)
     ]
-    done = 0
-    while any(group.active for group in groups):
-        for group in groups:
-            if group.active:
-                group.advance()
-        finished = sum(len(group.finished) for group in groups)
-        if progress is not None and finished != done:
-            progress(finished, len(planned))
-        done = finished
-    return sorted(result for group in groups for result in group.finished)
+    for ended in zip_longest(*groups, fillvalue=()):
+        before = len(results)
+        results += chain.from_iterable(ended)
+        if progress is not None and len(results) != before:
+            progress(len(results), len(planned))
+    return sorted(results)

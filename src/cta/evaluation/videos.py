@@ -2,16 +2,21 @@
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import lru_cache
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 
 from cta.data.locations import environment_name
+from cta.envs import gl
 from cta.envs.names import DESK_DATASETS
-from cta.envs.protocol import Episode
+from cta.envs.ogbench import OgbenchWorld
+from cta.envs.protocol import Episode, Step, VectorWorld
 from cta.errors import CtaError
-from cta.evaluation.rollout import TASKS, Policy, plan_episodes
+from cta.evaluation.rollout import TASKS, EpisodeResult, MakePolicy, Policy, plan_episodes, play
 
 FRAME_SIZE = (320, 320)
 LEAST_HEIGHT = 160
@@ -22,71 +27,33 @@ BAR = 6
 SUCCESS_COLOUR, FAILURE_COLOUR = (84, 162, 75), (150, 150, 150)
 
 
-class DeskScene:
-    """An embedded world that holds one episode, drawn with its goal beside it."""
-
-    control_rate = 6.0
-    """Steps a second at which a video shows the world at its natural speed."""
-
-    def __init__(self, dataset_name: str, *, max_episode_steps: int | None = None) -> None:
-        from cta.envs.desk_vector import DeskVectorWorld, world_of
-
-        self.world = world_of(dataset_name)
-        self._vector = DeskVectorWorld(self.world, slots=1, max_episode_steps=max_episode_steps)
-        self.max_episode_steps = self._vector.max_episode_steps
-
-    def reset(self, episode: Episode) -> tuple[np.ndarray, np.ndarray]:
-        """(observation, goal) of a new episode."""
-        self._vector.send(np.zeros((1, self._vector.action_dim), np.float32), {0: episode})
-        began = self._vector.receive()
-        self._observation, self._steps = began.observations[0], 0
-        self._title = self._vector.task_names[episode.task - 1]
-        self._goal, self._goal_image = began.goals[0], None
-        return self._observation, self._goal
-
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, bool, bool]:
-        """(observation, success, done)."""
-        self._vector.send(action[None], {})
-        now = self._vector.receive()
-        self._observation, self._steps = now.observations[0], self._steps + 1
-        return self._observation, bool(now.success[0]), bool(now.done[0])
-
-    def frame(self) -> np.ndarray:
-        """The present state, left, and the goal, right, as an image (height, width, 3) uint8 with even sides."""
-        from cta.envs.desk_draw import frame
-
-        if self.world.pixels:
-            return _enlarged(np.concatenate([self._observation, self._goal], axis=1))
-        if self._goal_image is None:
-            self._goal_image = frame(self.world, self._goal, title="goal")
-        present = frame(self.world, self._observation, title=f"{self._title}, step {self._steps}")
-        return np.concatenate([present, self._goal_image], axis=1)
-
-    def close(self) -> None:
-        """Nothing to release."""
+Draw = Callable[[Step, str], np.ndarray]
+"""(a world of one slot, a title) → state and goal side by side, an image (height, width, 3) uint8 with even sides."""
 
 
-class OgbenchScene:
-    """The same of an OGBench world, rendered."""
+class RenderedWorld(OgbenchWorld):
+    """An OGBench world that can be drawn, as a `VectorWorld` of one slot."""
 
-    control_rate = 20.0
+    slots = 1
 
-    def __init__(self, dataset_name: str, *, max_episode_steps: int | None = None) -> None:
-        from cta.envs import gl
-        from cta.envs.ogbench import OgbenchWorld
-
+    def __init__(self, dataset_name: str) -> None:
         gl.enable_rendering()  # before anything slow, so that a machine that cannot draw says so at once
-        self._world = OgbenchWorld(environment_name(dataset_name), render_size=FRAME_SIZE)
-        self.max_episode_steps = max_episode_steps or self._world.max_episode_steps
-        self._world.max_episode_steps = self.max_episode_steps
-        self.step, self.close = self._world.step, self._world.close
+        super().__init__(environment_name(dataset_name), render_size=FRAME_SIZE)
 
-    def reset(self, episode: Episode) -> tuple[np.ndarray, np.ndarray]:
-        return self._world.reset(episode.task, episode.seed, render_goal=True)
+    def send(self, actions: np.ndarray, start: Mapping[int, Episode]) -> None:
+        success = done = False
+        if start:
+            observation, self._goal = self.reset(start[0].task, start[0].seed, render_goal=True)
+        else:
+            observation, success, done = self.step(np.asarray(actions, np.float32)[0])
+        self._now = Step(observation[None], self._goal[None], np.array([success]), np.array([done]))
 
-    def frame(self) -> np.ndarray:
-        assert self._world.goal_frame is not None
-        return _enlarged(np.concatenate([self._world.render(), self._world.goal_frame], axis=1))
+    def receive(self) -> Step:
+        return self._now
+
+    def draw(self, step: Step, title: str) -> np.ndarray:
+        assert self.goal_frame is not None
+        return _enlarged(np.concatenate([self.render(), self.goal_frame], axis=1))
 
 
 def _enlarged(image: np.ndarray) -> np.ndarray:
@@ -95,32 +62,34 @@ def _enlarged(image: np.ndarray) -> np.ndarray:
     return image.repeat(times, axis=0).repeat(times, axis=1)
 
 
-Scene = DeskScene | OgbenchScene
+@contextmanager
+def open_scene(dataset_name: str) -> Iterator[tuple[VectorWorld, Draw, float]]:
+    """A world with one slot, what draws it, and the steps a second at which it is shown at its natural speed."""
+    if dataset_name not in DESK_DATASETS:
+        with closing(RenderedWorld(dataset_name)) as rendered:
+            yield rendered, rendered.draw, 20.0
+        return
+    from cta.envs.desk_draw import frame
+    from cta.envs.desk_vector import DeskVectorWorld, world_of
 
+    world = world_of(dataset_name)
 
-def open_scene(dataset_name: str, *, max_episode_steps: int | None = None) -> Scene:
-    """The world of a dataset as a scene."""
-    kind = DeskScene if dataset_name in DESK_DATASETS else OgbenchScene
-    return kind(dataset_name, max_episode_steps=max_episode_steps)
+    @lru_cache(2)  # the goal is drawn once
+    def picture(seen: bytes, title: str) -> np.ndarray:
+        return frame(world, np.frombuffer(seen, np.float32), title=title)
 
+    def draw(step: Step, title: str) -> np.ndarray:
+        if world.pixels:
+            return _enlarged(np.concatenate([step.observations[0], step.goals[0]], axis=1))
+        shown = picture(step.observations[0].tobytes(), title), picture(step.goals[0].tobytes(), "goal")
+        return np.concatenate(shown, axis=1)
 
-def play_scene(scene: Scene, policy: Policy, planned: Episode) -> Iterator[tuple[np.ndarray, np.ndarray, bool, bool]]:
-    """Play an episode with a policy of one slot; yields (observation, goal, success, done) for every state, from the
-    first to the last."""
-    observation, goal = scene.reset(Episode(planned.task, planned.seed))
-    success, done, first = False, False, True
-    while True:
-        yield observation, goal, success, done
-        if done:
-            return
-        actions = policy(observation[None], goal[None], np.array([first]))
-        observation, success, done = scene.step(np.asarray(actions, np.float32)[0])
-        first = False
+    yield DeskVectorWorld(world, slots=1), draw, 6.0
 
 
 def record_videos(
     dataset_name: str,
-    make_policy: Callable[[int], Policy],
+    make_policy: MakePolicy,
     *,
     run_seed: int,
     folder: str | Path,
@@ -139,34 +108,37 @@ def record_videos(
     planned = plan_episodes(run_seed=run_seed, tasks=tasks, episodes=episodes, eval_seed=eval_seed)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    scene = open_scene(dataset_name, max_episode_steps=max_episode_steps)
-    skip = frame_skip or max(1, scene.max_episode_steps // MOST_FRAMES)
-    # Long episodes are shown faster than they are rather than as a slide show.
-    rate = max(6.0, scene.control_rate / skip)
     files = []
-    try:
+    with open_scene(dataset_name) as (world, draw, natural_rate):
+        world.max_episode_steps = max_episode_steps or world.max_episode_steps
+        skip = frame_skip or max(1, world.max_episode_steps // MOST_FRAMES)
+        # Long episodes are shown faster than they are rather than as a slide show.
+        rate = max(6.0, natural_rate / skip)
         policy = make_policy(1)
         for episode in planned:
-            frames, success = _film(scene, policy, episode, skip=skip)
+            frames, result = film(world, draw, policy, episode, skip=skip)
             frames += [frames[-1]] * int(LAST_SECONDS * rate)
-            outcome = "success" if success else "failure"
-            file = folder / f"task{episode.task}_episode{episode.episode}_{outcome}.mp4"
-            write_video(file, frames, rate=rate)
-            files.append(file)
-    finally:
-        scene.close()
+            outcome = "success" if result.success else "failure"
+            files.append(folder / f"task{episode.task}_episode{episode.episode}_{outcome}.mp4")
+            write_video(files[-1], frames, rate=rate)
     return files
 
 
-def _film(scene: Scene, policy: Policy, episode: Episode, *, skip: int) -> tuple[list[np.ndarray], bool]:
-    """The frames of one episode and its outcome."""
-    frames, success = [], False
-    for number, (_, _, success, done) in enumerate(play_scene(scene, policy, episode)):
-        if number % skip == 0 or done:
-            colour = (SUCCESS_COLOUR if success else FAILURE_COLOUR) if done else (255, 255, 255)
-            image = scene.frame()
+def film(
+    world: VectorWorld, draw: Draw, policy: Policy, episode: Episode, *, skip: int = 1
+) -> tuple[list[np.ndarray], EpisodeResult]:
+    """Play an episode: frames of every `skip`-th state and of the last, and the result."""
+    frames, numbers = [], count()
+
+    def watch(_: Mapping[int, Episode], step: Step) -> None:
+        number = next(numbers)
+        if number % skip == 0 or step.done[0]:
+            colour = (SUCCESS_COLOUR if step.success[0] else FAILURE_COLOUR) if step.done[0] else (255, 255, 255)
+            image = draw(step, f"{world.task_names[episode.task - 1]}, step {number}")
             frames.append(np.concatenate([image, np.full((BAR, image.shape[1], 3), colour, np.uint8)]))
-    return frames, success
+
+    [result] = play([world], lambda _: policy, [episode], watch=watch)
+    return frames, result
 
 
 def write_video(path: Path, frames: Sequence[np.ndarray], *, rate: float) -> None:

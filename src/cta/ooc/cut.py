@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,8 +30,7 @@ TRIES = 10_000
 NO_PRESS, UNEXPLAINED = -1, -2
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(NamedTuple):
     """A dataset's rows in discrete terms: `measured` (N, C), `values` (N, C) and `terminals` (N,)."""
 
     measured: np.ndarray
@@ -115,8 +114,7 @@ class CutReport:
     unexplained: int
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(NamedTuple):
     """A cut that is planned: the rows of the source that remain, which of them end an episode, and the report."""
 
     rows: np.ndarray
@@ -145,8 +143,7 @@ def plan_cut(dataset: TrajectoryDataset, held_out: HeldOut, *, control_seed: int
     left = tuple(len(find_events(after, pair, layout, rule)) for pair in held_out.pairs)
     if control_seed is None and any(left):
         raise CtaError(f"internal: {sum(left)} events of {dataset.name} survived their own removal")
-    inside = ~dataset.terminals[:-1]
-    odd = int(((presses(layout, rows.values) == UNEXPLAINED) & inside).sum()) if layout.patterns else 0
+    odd = int(((presses(layout, rows.values) == UNEXPLAINED) & ~dataset.terminals[:-1]).sum()) if layout.patterns else 0
     episodes = int(terminals.sum())
     report = CutReport(tuple(counts), len(lengths), int(gone.sum()), len(kept) - episodes, episodes, left, odd)
     return Cut(kept, terminals, report)
@@ -230,10 +227,9 @@ def _check_targets(targets: Iterable[Path], sources: Sequence[Path]) -> None:
 def windows_before(events: np.ndarray, window: int, dataset: TrajectoryDataset) -> np.ndarray:
     """(N,) bool: the transitions t − K + 1 … t of all events t, none beyond the start of the event's episode."""
     gone = np.zeros(dataset.num_rows, bool)
-    starts = dataset.episode_starts
-    firsts = starts[np.searchsorted(starts, events, side="right") - 1]
-    for event, first in zip(events.tolist(), firsts.tolist(), strict=True):
-        gone[max(first, event - window + 1) : event + 1] = True
+    firsts = dataset.episode_starts[np.searchsorted(dataset.episode_starts, events, side="right") - 1]
+    for event, first in zip(events.tolist(), np.maximum(firsts, events - window + 1).tolist(), strict=True):
+        gone[first : event + 1] = True
     return gone
 
 
@@ -260,10 +256,8 @@ def random_windows(lengths: Sequence[int], dataset: TrajectoryDataset, *, seed: 
 
 def run_lengths(gone: np.ndarray, dataset: TrajectoryDataset) -> list[int]:
     """The lengths of the maximal runs of removed transitions; a run ends with its episode."""
-    bounded = np.append(gone & ~dataset.terminals, False)
-    starts = np.flatnonzero(bounded & ~np.append(False, bounded[:-1]))
-    ends = np.flatnonzero(~bounded & np.append(False, bounded[:-1]))
-    return (ends - starts).tolist()
+    edges = np.flatnonzero(np.diff(gone & ~dataset.terminals, prepend=False, append=False))
+    return (edges[1::2] - edges[::2]).tolist()
 
 
 def remaining_rows(gone: np.ndarray, dataset: TrajectoryDataset) -> tuple[np.ndarray, np.ndarray]:

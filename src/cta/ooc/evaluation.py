@@ -6,10 +6,11 @@ The verdict is success, and whether the held-out task itself was carried out.
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from cta.envs.names import DESK_DATASETS, is_visual
 from cta.envs.protocol import Episode, Step
 from cta.errors import CtaError
 from cta.evaluation.evaluator import Evaluator
-from cta.evaluation.rollout import Policy, Progress
+from cta.evaluation.rollout import MakePolicy, Progress
 from cta.io.files import write_whole
 from cta.ooc.components import Layout, Rule, Value
 from cta.ooc.pairs import PRESS, HeldOut, Pair
@@ -46,20 +47,6 @@ class EpisodeLog:
     changes: tuple[Change, ...]
     success: bool
     steps: int
-
-    def line(self) -> str:
-        """As a line of JSON."""
-        return json.dumps(vars(self))
-
-    @classmethod
-    def of(cls, line: str, where: str) -> "EpisodeLog":
-        """Back from its line."""
-        try:
-            values = json.loads(line)
-            changes = tuple((int(t), dict(change)) for t, change in values.pop("changes"))
-            return cls(**values, changes=changes)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise CtaError(f"{where}: not an episode's event log ({error})") from None
 
 
 class Verdict(NamedTuple):
@@ -94,8 +81,8 @@ def completes(change: Mapping[str, Value], pair: Pair, layout: Layout) -> bool:
 
 
 def write_logs(path: Path, logs: Iterable[EpisodeLog]) -> None:
-    """One line per episode; compressed if the name ends in .gz (equal logs give equal files)."""
-    text = "".join(f"{log.line()}\n" for log in logs)
+    """One line of JSON per episode; compressed if the name ends in .gz (equal logs give equal files)."""
+    text = "".join(f"{json.dumps(vars(log))}\n" for log in logs)
     write_whole(path, gzip.compress(text.encode(), mtime=0) if path.suffix == ".gz" else text)
 
 
@@ -108,7 +95,14 @@ def read_logs(path: Path) -> list[EpisodeLog]:
         lines = (gzip.decompress(content) if path.suffix == ".gz" else content).decode().splitlines()
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise CtaError(f"{path}: cannot be read ({error})") from None
-    return [EpisodeLog.of(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            log = EpisodeLog(**json.loads(line))
+            found.append(replace(log, changes=tuple((t, change) for t, change in log.changes)))
+        except (ValueError, TypeError) as error:
+            raise CtaError(f"{path}, line {number}: not an episode's event log ({error})") from None
+    return found
 
 
 def count_rows(
@@ -130,7 +124,7 @@ class EventRecorder:
     def __init__(self, trials: Sequence[Trial], layout: Layout) -> None:
         self._trials = {(trial.pair, trial.episode): trial for trial in trials}
         self._layout = layout
-        self._rows: dict[tuple[int, int], list[np.ndarray]] = {}
+        self._rows: dict[tuple[int, int], list[np.ndarray]] = defaultdict(list)
         self.logs: list[EpisodeLog] = []
 
     def __call__(self, playing: Mapping[int, Episode], step: Step) -> None:
@@ -138,11 +132,10 @@ class EventRecorder:
         values = MID_POINTS.values(self._layout, self._layout.measure(step.observations, {}))
         for slot, episode in playing.items():
             key = episode.task, episode.episode
-            trial, rows = self._trials[key], self._rows.setdefault(key, [])
+            trial, rows = self._trials[key], self._rows[key]
             rows.append(values[slot])
-            found = dict(zip(self._layout.names, rows[0].tolist(), strict=True))
-            if len(rows) == 1 and found != dict(trial.start):
-                raise CtaError(f"internal: pair {trial.pair} began with {found} instead of {dict(trial.start)}")
+            if len(rows) == 1 and rows[0].tolist() != [*trial.start.values()]:
+                raise CtaError(f"internal: pair {trial.pair} began with {rows[0]} instead of {dict(trial.start)}")
             if step.done[slot]:
                 self.logs.append(write_log(trial, np.stack(rows), self._layout, success=bool(step.success[slot])))
                 del self._rows[key]
@@ -161,12 +154,6 @@ def write_log(trial: Trial, values: np.ndarray, layout: Layout, *, success: bool
     return EpisodeLog(trial.pair, trial.episode, trial.seed, start, changes, success, len(values) - 1)
 
 
-def as_episode(trial: Trial, layout: Layout, *, desk: bool) -> Episode:
-    """The trial as a world is asked for it; its task is the pair's number."""
-    own = desk_task(trial, layout) if desk else task_info(trial, layout)
-    return Episode(trial.pair, trial.seed, own, trial.episode)
-
-
 def check_can_ask(dataset_name: str) -> None:
     """Complain about a world whose observations do not tell what happened."""
     if is_visual(dataset_name):
@@ -177,27 +164,17 @@ class PairEvaluator(Evaluator):
     """An `Evaluator` with the fixed list of trials of a dataset's held-out pairs."""
 
     def __init__(
-        self,
-        dataset_name: str,
-        held_out: HeldOut,
-        *,
-        episodes: int = EPISODES,
-        seed: int = 0,
-        workers: int | None = None,
-        max_episode_steps: int | None = None,
+        self, dataset_name: str, held_out: HeldOut, *, episodes: int = EPISODES, seed: int = 0, **options: Any
     ) -> None:
         check_can_ask(dataset_name)
-        if workers is not None and workers < 1:
-            raise CtaError(f"--workers is at least 1, not {workers}")
         self.layout = held_out.layout
         self.trials = make_trials(held_out, episodes=episodes, seed=seed)
-        options = {"slots_per_worker": SLOTS_PER_WORKER, "max_episode_steps": max_episode_steps}
-        super().__init__(dataset_name, workers=workers, **options)
+        super().__init__(dataset_name, slots_per_worker=SLOTS_PER_WORKER, **options)
 
-    def ask(self, make_policy: Callable[[int], Policy], *, progress: Progress | None = None) -> list[EpisodeLog]:
+    def ask(self, make_policy: MakePolicy, *, progress: Progress | None = None) -> list[EpisodeLog]:
         """Play all trials with a policy; the logs are sorted by pair and episode."""
-        desk = self.dataset_name in DESK_DATASETS
+        as_task = desk_task if self.dataset_name in DESK_DATASETS else task_info
+        planned = [Episode(one.pair, one.seed, as_task(one, self.layout), one.episode) for one in self.trials]
         recorder = EventRecorder(self.trials, self.layout)
-        planned = [as_episode(trial, self.layout, desk=desk) for trial in self.trials]
         self.play(make_policy, planned, watch=recorder, progress=progress)
         return sorted(recorder.logs, key=lambda log: (log.pair, log.episode))

@@ -15,7 +15,7 @@ K = 15                       # transitions removed, the completing one last
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -80,41 +80,39 @@ class HeldOut:
 
     def record(self) -> dict[str, Any]:
         """In the form of a pairs file; `parse_held_out` reads it back."""
-        record: dict[str, Any] = {"pair": [pair.record(self.layout) for pair in self.pairs]}
-        if self.rule.context:
-            record["thresholds"] = dict(self.rule.context)
-        if self.rule.event:
-            record["event_thresholds"] = dict(self.rule.event)
-        return record
+        rule = {"thresholds": dict(self.rule.context), "event_thresholds": dict(self.rule.event)}
+        chosen = {name: levels for name, levels in rule.items() if levels}
+        return {"pair": [pair.record(self.layout) for pair in self.pairs], **chosen}
 
 
 def parse_pair(record: Any, *, layout: Layout, where: str) -> Pair:
     """A pair from its record; complains in one line that begins with `where`."""
-    if not isinstance(record, dict):
-        raise CtaError(f"{where}: a pair is a table with context, event and K")
-    unknown = sorted(set(record) - {"name", "context", "event", "K"})
-    if unknown:
-        raise CtaError(f"{where}: unknown key {short(unknown[0])}; a pair has name, context, event and K")
-    missing = [key for key in ("context", "event", "K") if key not in record]
-    if missing:
-        raise CtaError(f"{where}: {missing[0]} is missing; a pair has context, event and K")
+    record = _table(record, ("context", "event", "K", "name"), where, "a pair is a table with context, event and K")
+    for key in ("context", "event", "K"):
+        if key not in record:
+            raise CtaError(f"{where}: {key} is missing; a pair has context, event and K")
     name, window = record.get("name", where), record["K"]
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise CtaError(f"{where}: name must be a line of text")
     if type(window) is not int or not 1 <= window <= 1_000_000:
         raise CtaError(f"{where}: K must be a whole number of transitions, at least 1, not {short(window)}")
-    context = _predicates(record["context"], layout=layout, where=f"{where}: context")
-    event = _event(record["event"], layout=layout, where=f"{where}: event")
+    context, event = record["context"], _event(record["event"], layout=layout, where=f"{where}: event")
+    if not isinstance(context, dict):
+        raise CtaError(f"{where}: context is a table such as {_example(layout)}")
+    context = {key: _value(key, value, layout=layout, where=f"{where}: context") for key, value in context.items()}
     if context.get(event[0]) == event[1]:
         said = layout.say(*event)
         raise CtaError(f"{where}: the event makes {event[0]} {said}, but the context says it is {said} already")
     return Pair(name.strip(), context, event, window)
 
 
-def _predicates(values: Any, *, layout: Layout, where: str) -> dict[str, int]:
-    if not isinstance(values, dict):
-        raise CtaError(f"{where} is a table such as {_example(layout)}")
-    return {key: _value(key, value, layout=layout, where=where) for key, value in values.items()}
+def _table(record: Any, known: Sequence[str], where: str, what: str) -> dict[str, Any]:
+    """A record that is a table and has no keys but those that are known."""
+    if not isinstance(record, dict):
+        raise CtaError(f"{where}: {what}")
+    for key in sorted(set(record) - set(known)):
+        raise CtaError(f"{where}: unknown key {short(key)}; {what}")
+    return record
 
 
 def _event(values: Any, *, layout: Layout, where: str) -> tuple[str, int]:
@@ -208,18 +206,13 @@ def held_out_of(layout: Layout, path: str | Path | None = None) -> HeldOut:
 
 def parse_held_out(record: Mapping[str, Any], *, layout: Layout, where: str) -> HeldOut:
     """Pairs and rule from the content of a pairs file; complains in one line that begins with `where`."""
-    unknown = sorted(set(record) - {"pair", "thresholds", "event_thresholds"})
-    if unknown:
-        raise CtaError(
-            f"{where}: unknown key {short(unknown[0])}; a pairs file has [[pair]], [thresholds] and [event_thresholds]"
-        )
+    keys = ("thresholds", "event_thresholds")
+    _table(record, ("pair", *keys), where, "a pairs file has [[pair]], [thresholds] and [event_thresholds]")
     entries = record.get("pair")
     if not isinstance(entries, list) or not entries:
         raise CtaError(f"{where}: no pairs: write at least one [[pair]] with context, event and K")
-    pairs = tuple(
-        parse_pair(entry, layout=layout, where=f"{where}: pair {number}") for number, entry in enumerate(entries, 1)
-    )
-    rule = Rule(*(_thresholds(record.get(key, {}), f"{where}: {key}") for key in ("thresholds", "event_thresholds")))
+    pairs = tuple(parse_pair(entry, layout=layout, where=f"{where}: pair {n}") for n, entry in enumerate(entries, 1))
+    rule = Rule(*(_thresholds(record.get(key, {}), f"{where}: {key}") for key in keys))
     try:
         rule.check(layout)
     except CtaError as error:
