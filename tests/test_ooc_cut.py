@@ -302,7 +302,7 @@ def test_images_are_cut_by_the_state_beside_them(tmp_path):
 
 def test_worlds_without_components_are_refused(tmp_path, capsys):
     assert cta(["ooc", "cut", "cube-single-play-v0", "--out", str(tmp_path)]) == 1
-    assert "no components" in capsys.readouterr().err
+    assert "no dataset with pairs" in capsys.readouterr().err
     assert cta(["ooc", "cut", "puzzle-3x3-play-v0", "--out", str(tmp_path)]) == 1
     assert "--pairs FILE" in capsys.readouterr().err
     assert cta(["ooc", "cut", "scene-play-v0", "--out", str(tmp_path), "--threshold", "window"]) == 1
