@@ -521,9 +521,10 @@ def test_who_does_not_end_when_asked_is_killed(tmp_path, monkeypatch):
     stubborn = tmp_path / "stubborn"
     stubborn.write_text("#!/bin/sh\ntrap '' TERM\necho here\nwhile :; do sleep 1; done\n")
     stubborn.chmod(0o700)
-    monkeypatch.setattr(module.processes, "sys", SimpleNamespace(executable=str(stubborn)))
+    monkeypatch.setattr(module.processes, "PYTHON", [str(stubborn)])
     process = module.processes.Process(Job(SCORE, "x", (), tmp_path / "log", None), path="")
-    while process.last_words() != "here":
+    give_up = time.monotonic() + 30
+    while process.last_words() != "here" and time.monotonic() < give_up:
         time.sleep(0.05)
     process.stop()
     assert process.wait(0.2) == -9
