@@ -75,6 +75,7 @@ SIZES = (
     | {"desk-play-v0": (500, 149)}
     | {f"lights-{rows}x{columns}-play-v0": (500, 149) for rows in (2, 3, 4) for columns in (2, 3, 4, 5, 6)}
     | {f"lights-4x{columns}-play-v0": (count, 200) for columns, count in ((4, 5000), (5, 15_000), (6, 25_000))}
+    | {f"visual-{world}-play-v0": (500, 149) for world in ("desk", "lights-3x3")}
 )
 """Episodes and transitions an episode."""
 
