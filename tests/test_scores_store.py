@@ -149,6 +149,18 @@ def test_data_that_differ_between_machines_are_named(tmp_path):
     assert "gave different data on different machines: aaaaaaaaaaaa (x), bbbbbbbbbbbb (x)" in notice
 
 
+@pytest.mark.parametrize(("sources", "blamed"), [("ac", "cta data generate"), ("aa", "cta ooc cut")])
+def test_of_cut_data_the_step_that_differs_is_named(tmp_path, sources, blamed):
+    """Whether another source was cut, or the same source gave another cut."""
+    scores = Scores(tmp_path)
+    for seed, fingerprint in enumerate(sources):
+        whole = record(fingerprint=fingerprint * 64)["training"][0]["data"]
+        cut = {"fingerprint": "de"[seed] * 64, "provenance": {"ooc": {}, "source": whole}}
+        scores.add(KEY, record(seeds=[seed], data=cut), rows(seeds=[seed]))
+    (notice,) = scores.notices()
+    assert f"`{blamed}" in notice
+
+
 def test_tasks_and_pairs_of_one_agent_are_one_cell_and_two_parts(tmp_path):
     """An agent trained on everything is a control of held-out pairs, and has its ordinary score as well."""
     key, scores = CellKey("scene-play-v0", "cta"), Scores(tmp_path)

@@ -139,19 +139,23 @@ def conflicts(old: Record, new: Record) -> str | None:
 
 def notices(records: Iterable[Record]) -> list[str]:
     """What a reader should know before comparing: the same data request with another fingerprint, other simulators."""
-    prints: dict[tuple[str, str], dict[str, str]] = {}
+    prints: dict[tuple[str, str, str], dict[str, str]] = {}
     for record in records:
         for facts in by_seed(record).values():
-            data = facts.get("data") or {}
-            origin = data.get("provenance") or {}
-            request = str(origin.get("command") or ("cta ooc cut" if "ooc" in origin else "published files"))
             where = str((facts.get("hardware") or {}).get("cpu", "an unknown machine"))
-            if data.get("fingerprint"):
-                prints.setdefault((record["dataset"], request), {}).setdefault(str(data["fingerprint"]), where)
+            cut = facts.get("data") or {}
+            source = (cut.get("provenance") or {}).get("source") or {}
+            # A cut is to blame only if the same source gave different data.
+            for data, made_of in ((source, ""), (cut, str(source.get("fingerprint")))):
+                origin = data.get("provenance") or {}
+                request = str(origin.get("command") or ("cta ooc cut" if "ooc" in origin else "published files"))
+                if data.get("fingerprint"):
+                    found = prints.setdefault((record["dataset"], request, made_of), {})
+                    found.setdefault(str(data["fingerprint"]), where)
     return [
         f"{dataset}: `{request}` gave different data on different machines: "
         + ", ".join(f"{fingerprint[:12]} ({where})" for fingerprint, where in sorted(found.items()))
-        for (dataset, request), found in sorted(prints.items())
+        for (dataset, request, _), found in sorted(prints.items())
         if len(found) > 1
     ]
 
