@@ -19,7 +19,9 @@ from cta.theory import (
     surrogate_return,
     temporal_distance,
 )
+from cta.theory.assumptions import blocks
 from cta.theory.distance import value_iteration
+from cta.theory.factorisation import held_out_moves
 from theory_worlds import one_way_door
 
 
@@ -48,6 +50,21 @@ def test_errors_a_law_names_state_and_action(value: float) -> None:
 def test_errors_gamma_outside_the_unit_interval(call: Callable[[float], object], gamma: float) -> None:
     with pytest.raises(CtaError, match=r"outside \(0, 1\)"):
         call(gamma)
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda: factorise(np.zeros(4), 1), "expected a matrix"),
+        (lambda: bilinear_complete(np.eye(3), np.ones(3, bool), 1), "the mask has shape"),
+        (lambda: value_iteration(sliders(2), 0.9, reached=np.ones(4, bool)), "`reached` has shape"),
+        (lambda: blocks(np.zeros((2, 2)), np.zeros((2, 2)), np.ones(2, bool)), "must be equal squares"),
+        (lambda: held_out_moves(sliders(2, 2), 7, one_step=False), "no pair starts at slider 2 = 7"),
+    ],
+)
+def test_errors_shapes_that_do_not_fit_are_not_stretched(call: Callable[[], object], complaint: str) -> None:
+    with pytest.raises(CtaError, match=complaint):
+        call()
 
 
 def test_errors_unreachable_goals_name_the_row() -> None:

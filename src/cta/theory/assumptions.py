@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cta.errors import CtaError
 from cta.theory.mdp import MDP
 
 Pair = tuple[int, int]
@@ -52,8 +53,11 @@ def difference_decoder(coordinates: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 def blocks(en_S: np.ndarray, en_G: np.ndarray, support: np.ndarray | None = None) -> dict[Pair, np.ndarray]:
     """Task blocks: task (en_S, en_G) → its pairs (k, 2) in the support."""
+    support = np.ones(en_S.shape, bool) if support is None else support
+    if not en_S.shape == en_G.shape == support.shape == (len(en_S), len(en_S)):
+        raise CtaError(f"decoder {en_S.shape}, {en_G.shape} and support {support.shape} must be equal squares")
     found: dict[Pair, list[np.ndarray]] = defaultdict(list)
-    for pair in np.argwhere(np.ones(en_S.shape, bool) if support is None else support):
+    for pair in np.argwhere(support):
         found[int(en_S[*pair]), int(en_G[*pair])].append(pair)
     return {task: np.stack(members) for task, members in found.items()}
 

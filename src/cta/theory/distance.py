@@ -16,7 +16,9 @@ def value_iteration(mdp: MDP, gamma: float, *, reached: np.ndarray | None = None
     of unreachable goals at exactly 0.
     """
     check_gamma(gamma)
-    reached = np.eye(mdp.n_states, dtype=bool) if reached is None else reached
+    reached = np.eye(mdp.n_states, dtype=bool) if reached is None else np.asarray(reached, bool)
+    if reached.ndim != 2 or len(reached) != mdp.n_states:
+        raise CtaError(f"{mdp.name}: `reached` has shape {reached.shape}, expected ({mdp.n_states}, goals)")
     values = reached.astype(float)
     for _ in range(_MAX_SWEEPS):
         before = values

@@ -16,6 +16,8 @@ _RELATIVE_TOLERANCE = 1e-9
 def _checked(H: np.ndarray, name: str, rank: int = 1) -> np.ndarray:
     """A finite matrix that can have this rank, or one line that says why not."""
     H = np.asarray(H, float)
+    if H.ndim != 2:
+        raise CtaError(f"{name}: expected a matrix, got shape {H.shape}")
     if not 1 <= rank <= min(H.shape):
         raise CtaError(f"{name}: rank {rank} for a {H.shape[0]}×{H.shape[1]} matrix, choose 1 to {min(H.shape)}")
     bad = np.argwhere(~np.isfinite(H))
@@ -67,6 +69,8 @@ def bilinear_complete(H: np.ndarray, mask: np.ndarray, rank: int) -> Completion:
     everywhere the displacements D₁; every missing entry must lie in the remaining block A₂×D₂. Exact iff the rank of
     H₁₁ is that of H. Values of `H` at missing entries are ignored.
     """
+    if np.shape(mask) != np.shape(H):
+        raise CtaError(f"bilinear_complete: the mask has shape {np.shape(mask)}, the matrix {np.shape(H)}")
     known = _checked(np.where(mask, H, 0.0), "bilinear_complete", rank)
     a1, d1 = mask.all(axis=1), mask.all(axis=0)
     if not a1.any() or not d1.any():
@@ -129,6 +133,8 @@ def held_out_moves(mdp: MDP, w0: int, *, one_step: bool) -> tuple[np.ndarray, np
     moves = mdp.coordinates[:, None] != mdp.coordinates[None]
     allowed = (mdp.P > 0).any(axis=1) if one_step else np.ones(moves.shape[:2], bool)
     cut = (mdp.coordinates[:, 1] == w0)[:, None] & moves[..., 0]
+    if not cut.any():
+        raise CtaError(f"{mdp.name}: no pair starts at slider 2 = {w0} and moves slider 1")
     return np.argwhere(allowed & ~cut), np.argwhere(allowed & cut & (moves.sum(axis=-1) == 1))
 
 
