@@ -59,7 +59,7 @@ system:  ## optional system libraries (Debian, Ubuntu): OpenGL for rendering, Ch
 
 pins: $(INSTALLED)  ## resolve the pinned set anew
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
-	  --no-header --extra dev --extra report --extra minari --extra lerobot --extra cluster --extra docs -c requirements/constraints.txt pyproject.toml -o requirements/pinned.txt
+	  --no-header --extra dev --extra report --extra minari --extra lerobot --extra onnx --extra cluster --extra docs -c requirements/constraints.txt pyproject.toml -o requirements/pinned.txt
 
 clean:  ## remove what can be made again
 	rm -rf $(VENV) build .pytest_cache .ruff_cache .hypothesis

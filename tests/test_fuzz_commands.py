@@ -24,6 +24,7 @@ from cta.experiment.candidates import candidates, pair_names
 from cta.experiment.score_files import Players
 from cta.experiment.weights import open_weights, pack
 from cta.export import export_policy, load
+from cta.io.json_files import write_json
 from cta.scores.schema import Score
 from cta.scores.store import Scores
 from fuzz_tools import (
@@ -281,8 +282,8 @@ def test_damaged_runs_are_not_exported(good, tmp_path, monkeypatch, data):
         damage_text(data, path)
     with monkeypatch.context() as patch:
         if data.draw(st.integers(0, 31)) != 17:
-            patch.setattr(export, "_write", lambda policy, folder, origin: folder.mkdir())
-            patch.setattr(export, "_check", lambda policy, folder: policy(np.zeros(3), np.zeros(3)))
+            patch.setattr(export, "_write", lambda policy, folder, *_: write_json(folder / "policy.json", {"check": None}))
+            patch.setattr(export, "_check", lambda policy, *_: policy(np.zeros(3), np.zeros(3)))
         code = command("cta export", ["export", "run", "--out", "policy"], tmp_path, may_write=tmp_path / "policy")
     assert (tmp_path / "policy").exists() == (code == 0)
 

@@ -95,6 +95,10 @@ class Units:
             return observations
         return (observations - self.normalisation.mean) / self.normalisation.scale
 
+    def unsee(self, seen: np.ndarray) -> np.ndarray:
+        """The inverse."""
+        return seen if self.normalisation is None else seen * self.normalisation.scale + self.normalisation.mean
+
     def act(self, actions: Any) -> Any:
         """The networks' actions, in [-1,1], as the environment's; [-1,1] itself stays as it is, bit for bit."""
         bounds = self.bounds

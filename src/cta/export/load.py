@@ -1,24 +1,26 @@
-"""Use an exported policy with JAX, NumPy and safetensors alone; `cta export` puts this file beside the policy.
+"""Use an exported policy without the package that made it; `cta export` puts this file beside the policy.
 
 from load import load
 
 policy = load("folder")
 action = policy(observation, goal)
+
+It needs numpy, and jax, flatbuffers and safetensors for programs in StableHLO, onnxruntime for those in ONNX.
 """
 
 import hashlib
 import json
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
-import safetensors.numpy
-from jax import export
 
 FORMAT = "cta-policy-1"
+ONNX_TYPES = {"float32": "float", "uint8": "uint8", "uint32": "uint32", "int32": "int32", "bool": "bool"}
 
 
 def _describe(folder: Path) -> dict[str, Any]:
@@ -32,7 +34,9 @@ def _describe(folder: Path) -> dict[str, Any]:
         _need(len(shape) in (1, 3) and _are_sizes(shape), "observations of no shape")
         for end in (about["action"].get(end) or [] for end in ("low", "high")):
             _need(all(type(value) in (int, float) for value in end), "bounds of actions that are no numbers")
-        for facts in (about["weights"], *about["functions"].values()):
+        _need(about.setdefault("programs", "stablehlo") in PROGRAMS, "programs of another kind")
+        stored = [] if about["programs"] == "onnx" else [about["weights"]]
+        for facts in (*stored, *about["functions"].values()):
             named = isinstance(facts["file"], str) and isinstance(facts["sha256"], str)
             _need(named, "a file without a name or checksum")
         for facts in about["functions"].values():
@@ -66,6 +70,83 @@ def _read(folder: Path, facts: dict[str, Any]) -> bytes:
     return content
 
 
+def _inputs(name: str, about: dict[str, Any]) -> list[tuple[str, list[int], str]]:
+    """What a program takes, by name, shape for a batch of one, and dtype."""
+    pair = [1, *about["observation"]["shape"]], about["observation"]["dtype"]
+    taken = [("observations", *pair), ("goals", *pair)]
+    if name == "act":
+        taken += [("temperature", [], "float32"), ("seed", [], "uint32"), ("call", [], "uint32")]
+    held = about["functions"][name].get("memory", ())
+    return taken + [(f"memory{i}", [1, *facts["shape"][1:]], facts["dtype"]) for i, facts in enumerate(held)]
+
+
+def _wrong(name: str, reason: Any) -> ValueError:
+    return ValueError(f"policy.json does not describe the program of {name} ({' '.join(str(reason).split())[:200]})")
+
+
+def _stablehlo(folder: Path, about: dict[str, Any]) -> dict[str, Callable[..., Any]]:
+    """The programs by name, each with its weights, which fit it."""
+    import jax
+    import safetensors.numpy
+    from jax import export
+
+    try:
+        stored = safetensors.numpy.load(_read(folder, about["weights"]))
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"{folder}: the weights cannot be read ({error})") from None
+    weights = {name: jax.numpy.asarray(array) for name, array in stored.items()}
+    programs = {}
+    for name, facts in about["functions"].items():
+        if missing := set(facts["weights"]) - set(weights):
+            raise ValueError(f"{folder}: the weights have no {min(missing)!r}, which {name} needs")
+        content = _read(folder, facts)
+        try:
+            program = export.deserialize(bytearray(content))
+        except Exception as error:  # of almost any kind
+            raise ValueError(f"{folder}/{facts['file']}: not a program ({type(error).__name__}: {error})") from None
+        read = {key: weights[key] for key in facts["weights"]}
+        try:
+            shapes = [jax.ShapeDtypeStruct(shape, dtype) for _, shape, dtype in _inputs(name, about)]
+            jax.eval_shape(program.call, read, *shapes)
+        except (TypeError, ValueError) as error:
+            raise _wrong(name, error) from None
+        programs[name] = partial(jax.jit(program.call), read)
+    return programs
+
+
+def _onnx(folder: Path, about: dict[str, Any]) -> dict[str, Callable[..., Any]]:
+    """The programs by name. A model that wants files beside itself, or operators of others, is not loaded."""
+    try:
+        import onnxruntime
+    except ImportError:
+        raise ValueError(f"{folder}: its programs are ONNX models, which need: pip install onnxruntime") from None
+    options, programs = onnxruntime.SessionOptions(), {}
+    options.log_severity_level = 4  # what it would say on its own, it also raises
+    for name, facts in about["functions"].items():
+        content, expected = _read(folder, facts), _inputs(name, about)
+        try:
+            session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # of many kinds
+            reason = " ".join(str(error).split())[:200]
+            raise ValueError(f"{folder}/{facts['file']}: not a program ({reason})") from None
+        found = [(one.name, _any_batch(one.shape), one.type) for one in session.get_inputs()]
+        if found != [(key, _any_batch(shape), f"tensor({ONNX_TYPES[dtype]})") for key, shape, dtype in expected]:
+            raise _wrong(name, f"it takes {found}")
+        programs[name] = partial(_run, session, [key for key, _, _ in expected])
+    return programs
+
+
+def _any_batch(shape: list[Any]) -> list[Any]:
+    return ["b", *shape[1:]] if shape else []
+
+
+def _run(session: Any, names: list[str], *values: Any) -> list[Any]:
+    return session.run(None, dict(zip(names, map(np.asarray, values), strict=True)))
+
+
+PROGRAMS = {"stablehlo": _stablehlo, "onnx": _onnx}
+
+
 class ExportedPolicy:
     """`policy(observation, goal)` → action; single pairs or batches, NumPy in, NumPy out.
 
@@ -80,38 +161,9 @@ class ExportedPolicy:
         if self.bounds is None and not quiet:
             told = "does not state the bounds of the environment's actions: these actions are in [-1, 1]"
             print(f"notice: {folder}/policy.json {told}", file=sys.stderr)
-        try:
-            stored = safetensors.numpy.load(_read(folder, self.about["weights"]))
-        except safetensors.SafetensorError as error:
-            raise ValueError(f"{folder}: the weights cannot be read ({error})") from None
-        weights = {name: jax.numpy.asarray(array) for name, array in stored.items()}
-        self._programs, self._weights = {}, {}
-        for name, facts in self.about["functions"].items():
-            if missing := set(facts["weights"]) - set(weights):
-                raise ValueError(f"{folder}: the weights have no {min(missing)!r}, which {name} needs")
-            content = _read(folder, facts)
-            try:
-                program = export.deserialize(bytearray(content))
-            except Exception as error:  # of almost any kind
-                reason = f"{type(error).__name__}: {error}"
-                raise ValueError(f"{folder}/{facts['file']}: not a program ({reason})") from None
-            self._weights[name] = {key: weights[key] for key in facts["weights"]}
-            self._programs[name] = jax.jit(program.call)
-            self._check(name, program)
+        self._programs = PROGRAMS[self.about["programs"]](folder, self.about)
         self._memory: dict[int, list[Any]] = {}
         self._calls: dict[tuple[int, float], int] = {}
-
-    def _check(self, name: str, program: Any) -> None:
-        """The program takes these weights and such observations."""
-        pair = jax.ShapeDtypeStruct((1, *self.about["observation"]["shape"]), self.about["observation"]["dtype"])
-        scalars = [jax.ShapeDtypeStruct((), kind) for kind in ("float32", "uint32", "uint32")] if name == "act" else []
-        shapes = self.about["functions"][name].get("memory", ())
-        held = [jax.ShapeDtypeStruct((1, *facts["shape"][1:]), facts["dtype"]) for facts in shapes]
-        try:
-            jax.eval_shape(program.call, self._weights[name], pair, pair, *scalars, *held)
-        except (TypeError, ValueError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise ValueError(f"policy.json does not describe the program of {name} ({reason})") from None
 
     def __call__(
         self, observation: Any, goal: Any, *, temperature: float = 0.0, first: bool = False, seed: int = 0
@@ -125,8 +177,7 @@ class ExportedPolicy:
         call = self._calls.get((count, temperature), 0)
         self._calls[count, temperature] = call + 1
         noise = np.float32(temperature), np.uint32(seed), np.uint32(call)
-        inputs = self._weights["act"], observations, goals, *noise, *self._memory[count]
-        actions, *self._memory[count] = self._programs["act"](*inputs)
+        actions, *self._memory[count] = self._programs["act"](observations, goals, *noise, *self._memory[count])
         return np.asarray(actions)[0] if single else np.asarray(actions)
 
     def ask(self, question: str, observation: Any, goal: Any) -> np.ndarray:
@@ -135,7 +186,7 @@ class ExportedPolicy:
             known = ", ".join(sorted(set(self._programs) - {"act"})) or "nothing of the kind"
             raise ValueError(f"this policy has no {question}; it has {known}")
         observations, goals, single = self._pairs(observation, goal)
-        (answers,) = self._programs[question](self._weights[question], observations, goals)
+        (answers,) = self._programs[question](observations, goals)
         return np.asarray(answers)[0] if single else np.asarray(answers)
 
     def _pairs(self, observation: Any, goal: Any) -> tuple[np.ndarray, np.ndarray, bool]:
