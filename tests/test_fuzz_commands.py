@@ -282,7 +282,9 @@ def test_damaged_runs_are_not_exported(good, tmp_path, monkeypatch, data):
         damage_text(data, path)
     with monkeypatch.context() as patch:
         if data.draw(st.integers(0, 31)) != 17:
-            patch.setattr(export, "_write", lambda policy, folder, *_: write_json(folder / "policy.json", {"check": None}))
+            patch.setattr(
+                export, "_write", lambda policy, folder, *_: write_json(folder / "policy.json", {"check": None})
+            )
             patch.setattr(export, "_check", lambda policy, *_: policy(np.zeros(3), np.zeros(3)))
         code = command("cta export", ["export", "run", "--out", "policy"], tmp_path, may_write=tmp_path / "policy")
     assert (tmp_path / "policy").exists() == (code == 0)

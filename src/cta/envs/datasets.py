@@ -3,6 +3,7 @@
 import re
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from cta.data import TrajectoryDataset, dataset_folder, lerobot, resolve
 from cta.data.locations import is_path
 from cta.data.minari import PREFIX, read_minari
+from cta.data.npz import write_npz
+from cta.data.progress import progress
 from cta.envs import gl
 from cta.envs.names import DESK_DATASETS, expected_shapes, is_visual, known_spec, validation_count
 from cta.errors import CtaError
@@ -77,11 +80,27 @@ def generate_desk(
     """Play data of an embedded world: `episodes` of `episode_steps` transitions, and a tenth as many for validation."""
     from cta.envs.desk_play import generate_play  # the desk runs on JAX, which readers of files do without
 
-    size = {"episodes": episodes, "validation_episodes": validation_count(episodes), "episode_steps": episode_steps + 1}
-    train, held_out = generate_play(name.removesuffix("-play-v0"), **size, seed=seed)
+    train, held_out = generate_play(**_play_size(name, episodes, episode_steps), seed=seed)
     made = {"episodes": episodes, "episode_steps": episode_steps, "seed": seed}
     train = replace(train, provenance=provenance(name, split="train", **made))
     return train, replace(held_out, provenance=provenance(name, split="validation", **made))
+
+
+def write_desk(name: str, targets: Mapping[str, Path], *, episodes: int, episode_steps: int, seed: int) -> None:
+    """The same into files, by split (`train`, `validation`); images take no memory."""
+    from cta.envs.desk_play import columns, play_both
+
+    train, held_out = play_both(**_play_size(name, episodes, episode_steps), seed=seed)
+    played = {"train": train, "validation": held_out}
+    for split, path in targets.items():
+        record = provenance(name, split=split, episodes=episodes, episode_steps=episode_steps, seed=seed)
+        with progress(f"writing {path.name}", total=len(played[split].ends), unit="rows") as advance:
+            write_npz(path, columns(played[split], advance), record)
+
+
+def _play_size(name: str, episodes: int, episode_steps: int) -> dict[str, Any]:
+    size = {"episodes": episodes, "validation_episodes": validation_count(episodes), "episode_steps": episode_steps + 1}
+    return {"world_name": name.removesuffix("-play-v0"), **size}
 
 
 def _keep(name: str, train: TrajectoryDataset, validation: TrajectoryDataset, folder: Path) -> None:

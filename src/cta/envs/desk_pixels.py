@@ -1,5 +1,6 @@
 """The embedded worlds as small images, drawn by array code: observations of the `visual-` datasets, without OpenGL."""
 
+from collections.abc import Iterator
 from functools import cache, partial
 
 import jax
@@ -75,15 +76,24 @@ def see(world: DeskWorld, states: DeskState) -> Array:
     return jax.vmap(partial(draw, world))(states) if world.pixels else observe(states)
 
 
+def see_blocks(world: DeskWorld, states: DeskState) -> Iterator[np.ndarray]:
+    """`see` for one leading axis, some frames at a time: all of them as floats would not fit into memory."""
+    with jax.default_device(host_device()):
+        for first in range(0, len(states.grip), AT_ONCE):
+            yield np.asarray(
+                see(world, jax.tree.map(lambda array, first=first: array[first : first + AT_ONCE], states))
+            )
+
+
 def see_all(world: DeskWorld, states: DeskState) -> np.ndarray:
-    """`see` for any leading axes, some frames at a time: all of them as floats would not fit into memory."""
+    """`see` for any leading axes, in one array."""
     if not world.pixels:
         return np.asarray(observe(states))
     leading = states.grip.shape
     count = int(np.prod(leading))
     flat = jax.tree.map(lambda array: np.asarray(array).reshape(count, *array.shape[len(leading) :]), states)
-    frames = np.empty((count, SIDE, SIDE, 3), np.uint8)
-    for first in range(0, count, AT_ONCE):
-        part = jax.tree.map(lambda array, first=first: array[first : first + AT_ONCE], flat)
-        frames[first : first + AT_ONCE] = see(world, part)
+    frames, first = np.empty((count, SIDE, SIDE, 3), np.uint8), 0
+    for block in see_blocks(world, flat):
+        frames[first : first + len(block)] = block
+        first += len(block)
     return frames.reshape(*leading, SIDE, SIDE, 3)

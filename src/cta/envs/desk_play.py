@@ -1,5 +1,6 @@
 """Play data on the desk: an oracle that keeps drawing things to do, with noise, and the dataset it leaves behind."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cta.data import TrajectoryDataset
+from cta.data.npz import Column, column
 from cta.data.progress import Advance, progress
 from cta.envs.desk import (
     ACTION_DIM,
@@ -24,7 +26,7 @@ from cta.envs.desk import (
     step,
     unlocked,
 )
-from cta.envs.desk_pixels import see_all
+from cta.envs.desk_pixels import SIDE, see_all, see_blocks
 from cta.errors import CtaError
 
 NEAR = 0.06
@@ -134,14 +136,63 @@ def play(world: DeskWorld, draws: Draws) -> tuple[DeskState, Array, Array]:
     return jax.vmap(partial(play_episode, world))(draws)
 
 
+class Played(NamedTuple):
+    """Rows of whole episodes back to back: states before each action, actions, and the last row of each episode."""
+
+    world: DeskWorld
+    states: DeskState
+    actions: np.ndarray
+    ends: np.ndarray
+
+    @property
+    def info(self) -> dict[str, np.ndarray]:
+        """`qpos` (gripper xy, grip and part positions) and `button_states` (the bits)."""
+        states = self.states
+        qpos = np.concatenate([states.gripper, np.asarray(states.grip)[:, None], states.parts], axis=-1)
+        return {"qpos": qpos, "button_states": np.asarray(states.bits, np.int64)}
+
+
 def generate_play(
     world_name: str, *, episodes: int = 500, validation_episodes: int = 50, episode_steps: int = 150, seed: int = 0
 ) -> tuple[TrajectoryDataset, TrajectoryDataset]:
-    """Play data of an embedded world (`desk`, `lights-4x5`) as (training, validation) datasets in OGBench's format.
+    """Play data of an embedded world (`desk`, `lights-4x5`) as (training, validation) datasets in OGBench's format."""
+    size = {"episodes": episodes, "validation_episodes": validation_episodes, "episode_steps": episode_steps}
+    train, validation = (
+        TrajectoryDataset.from_arrays(
+            see_all(part.world, part.states),
+            part.actions,
+            part.ends,
+            info=part.info,
+            name=part.world.dataset_name + suffix,
+        )
+        for part, suffix in zip(play_both(world_name, **size, seed=seed), ("", "-val"), strict=True)
+    )
+    return train, validation
 
-    An episode has `episode_steps` rows, the last of which leads nowhere. The info arrays are `qpos` (gripper xy, grip
-    and part positions) and `button_states` (the bits). Episode i of either part depends on the seed and i only, and is
-    computed on the CPU wherever there is one, so that a machine with an accelerator gets the same bytes.
+
+def columns(part: Played, advance: Advance) -> dict[str, Column]:
+    """The same for a file: frames are drawn while they are written, and never are in memory together."""
+
+    def frames() -> Iterator[np.ndarray]:
+        for block in see_blocks(part.world, part.states):
+            yield block
+            advance(len(block))
+
+    seen = Column(np.dtype(np.uint8), (len(part.ends), SIDE, SIDE, 3), frames())
+    if not part.world.pixels:
+        seen = column(see_all(part.world, part.states))
+    arrays = {"actions": part.actions, "terminals": part.ends, **part.info}
+    return {"observations": seen} | {key: column(values) for key, values in arrays.items()}
+
+
+def play_both(
+    world_name: str, *, episodes: int, validation_episodes: int, episode_steps: int, seed: int
+) -> tuple[Played, Played]:
+    """Episodes for training and for validation.
+
+    An episode has `episode_steps` rows, the last of which leads nowhere. Episode i of either part depends on the seed
+    and i only, and is computed on the CPU wherever there is one, so that a machine with an accelerator gets the same
+    bytes.
     """
     world = find_world(world_name)
     if world is None:
@@ -151,38 +202,29 @@ def generate_play(
     counts = (episodes, validation_episodes)
     seeds = [(seed, part, episode) for part, count in enumerate(counts) for episode in range(count)]
     with progress(world.dataset_name, total=len(seeds) * episode_steps, unit="rows") as advance:
-        arrays = _play_all(world, episode_steps, seeds, advance)
-    train = _dataset(world, *jax.tree.map(lambda array: array[:episodes], arrays), suffix="")
-    validation = _dataset(world, *jax.tree.map(lambda array: array[episodes:], arrays), suffix="-val")
+        states, actions = _play_all(world, episode_steps, seeds, advance)
+    ends = np.tile(np.arange(episode_steps) == episode_steps - 1, len(seeds))
+    cut = episodes * episode_steps
+    train, validation = (
+        Played(world, *jax.tree.map(lambda array, rows=rows: array[rows], (states, actions, ends)))
+        for rows in (slice(cut), slice(cut, None))
+    )
     return train, validation
 
 
 def _play_all(world: DeskWorld, steps: int, seeds: list[tuple[int, ...]], advance: Advance) -> Any:
-    """(observations, states, actions) of the episodes with these seeds, some at a time by one compiled program."""
-    together, made = min(TOGETHER, len(seeds)), None
+    """(states, actions) of the episodes with these seeds, some at a time by one compiled program."""
+    together, made = min(TOGETHER, len(seeds)), []
     for first in range(0, len(seeds), together):
         these = seeds[first : first + together]
         # The last ones are filled up, so that nothing is compiled twice.
         drawn = [draw_episode(world, steps, seed) for seed in these + these[-1:] * (together - len(these))]
         with jax.default_device(host_device()):
             states, actions, _ = play(world, jax.tree.map(lambda *values: np.stack(values), *drawn))
-            arrays = jax.tree.map(np.asarray, (see_all(world, states), states, actions))
-        if made is None:
-            made = jax.tree.map(lambda array: np.empty((len(seeds), *array.shape[1:]), array.dtype), arrays)
-        for whole, part in zip(jax.tree.leaves(made), jax.tree.leaves(arrays), strict=True):
-            whole[first : first + len(these)] = part[: len(these)]
-        advance(len(these) * steps)
-    return made
-
-
-def _dataset(
-    world: DeskWorld, observations: np.ndarray, states: DeskState, actions: np.ndarray, *, suffix: str
-) -> TrajectoryDataset:
-    """Rows of all episodes back to back; terminals mark the last row of each."""
-    episodes, steps = actions.shape[:2]
-    qpos = np.concatenate([states.gripper, np.asarray(states.grip)[..., None], states.parts], axis=-1)
-    arrays = (actions, qpos, np.asarray(states.bits, np.int64))
-    acted, qpos, bits = (array.reshape(episodes * steps, -1) for array in arrays)
-    seen = observations.reshape(episodes * steps, *observations.shape[2:])
-    ends, info = np.tile(np.arange(steps) == steps - 1, episodes), {"qpos": qpos, "button_states": bits}
-    return TrajectoryDataset.from_arrays(seen, acted, ends, info=info, name=world.dataset_name + suffix)
+        rows = len(these) * steps
+        flat = jax.tree.map(
+            lambda array: np.asarray(array).reshape(together * steps, *array.shape[2:]), (states, actions)
+        )
+        made.append(jax.tree.map(lambda array, rows=rows: array[:rows], flat))
+        advance(rows)
+    return jax.tree.map(lambda *parts: np.concatenate(parts), *made)

@@ -26,7 +26,7 @@ import numpy as np
 from cta.data.npz import Column, NpzReader, column, write_npz
 from cta.data.progress import Advance, progress
 from cta.envs import gl
-from cta.envs.datasets import generate_desk, provenance
+from cta.envs.datasets import provenance, write_desk
 from cta.envs.names import DESK_DATASETS, DatasetSpec, is_visual, known_spec, validation_count
 from cta.errors import CtaError
 from cta.io.file_lock import file_lock
@@ -97,9 +97,7 @@ def generate(job: Job, *, workers: int = 1) -> list[Path]:
         with file_lock(train, waiting=f"waiting for another process that generates {train}"):
             missing = _missing(job)  # whoever we waited for may have made it
             if missing and job.spec.name in DESK_DATASETS:
-                made = dict(zip(SPLITS, generate_desk(job.spec.name, **job.size), strict=True))
-                for split in missing:
-                    made[split].to_npz(job.target(split))
+                write_desk(job.spec.name, {split: job.target(split) for split in missing}, **job.size)
             elif missing:
                 _generate_simulated(job, missing, workers=workers)
     return [job.target(split) for split in SPLITS]

@@ -58,7 +58,7 @@ class Graph:
         """The name of a new node's output, or the names; operands that are no names are constants."""
         names = [f"{operator}{next(self._names)}" for _ in range(outputs)]
         inputs = [one if isinstance(one, str) else self.constant(one) for one in operands]
-        self._nodes.append(helper.make_node(operator, inputs, names, **attributes))
+        self._nodes.append(helper.make_node(operator, inputs, names, name=names[0], **attributes))
         return names[0] if outputs == 1 else names
 
     def constant(self, value: Any, name: str = "") -> str:
@@ -124,5 +124,8 @@ class Graph:
             if read.intersection(node.output):
                 nodes.append(node)
                 read.update(node.input)
-        last = [helper.make_node("Identity", [one], [name]) for one, name in zip(found, outputs, strict=True)]
+        last = [
+            helper.make_node("Identity", [one], [name], name=f"give_{name}")
+            for one, name in zip(found, outputs, strict=True)
+        ]
         return [*reversed(nodes), *last], [one for name, one in self._constants.items() if name in read]

@@ -14,7 +14,7 @@ from cta.export import onnx_rules as _rules  # noqa: F401
 from cta.export.onnx_graph import Graph, type_of
 
 OPSET, IR_VERSION = 18, 8
-"""Of 2022: what runs the model need not be new."""
+"""What onnxruntime runs from 1.22 on, the first version that adds uint32."""
 
 
 def to_onnx(
