@@ -6,6 +6,7 @@ A process and its children are looked at fifty times a second (Linux only). Priv
 Resident memory has mapped files too, which the system takes back when it needs the room.
 """
 
+import os
 import shlex
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import time
 from pathlib import Path
 
 from cta.cli.bench import write
-from cta.io.provenance import hardware
+from cta.io.provenance import commit, hardware
 
 INTERVAL = 0.02
 
@@ -54,6 +55,7 @@ def measure(command: list[str]) -> dict:
 
 def main() -> None:
     record, *words = sys.argv[1:]
+    os.environ["CTA_COMMIT"] = commit() or ""  # as it is now: the commands may take long
     commands: list[list[str]] = [[]]
     for word in words:
         if word == "--":
