@@ -109,7 +109,9 @@ class Graph:
             raise unsupported(kind)
         try:
             return RULES[kind](self, equation, *inputs)
-        except (TypeError, ValueError):  # a symbol where a rule needs a number
+        except CtaError:
+            raise
+        except Exception:  # a symbol where a rule needs a number, in several kinds
             raise unsupported(f"{kind} of {', '.join(str(atom.aval) for atom in equation.invars)}") from None
 
     def put(self, function: Callable[..., Any], shapes: Sequence[Any], *operands: str) -> str:
