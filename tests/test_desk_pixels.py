@@ -1,6 +1,7 @@
 """The embedded worlds as images: drawn without OpenGL, whole states in one picture, from data to scores."""
 
 import json
+import tracemalloc
 from pathlib import Path
 from time import process_time
 
@@ -10,6 +11,7 @@ import pytest
 
 import cta
 from cta.cli import run
+from cta.envs.datasets import generate_desk, write_desk
 from cta.envs.desk import WORLDS, DeskState, decode
 from cta.envs.desk_pixels import SIDE, draw, see, see_all
 from cta.envs.desk_play import generate_play
@@ -108,6 +110,22 @@ def test_commands_on_images_of_an_embedded_world(tmp_path, capsys):
     scores = cta.Run(folder).scores()
     assert set(scores) == {0}
     assert run(["report", str(folder), "--out", str(tmp_path / "page")]) == 0
+
+
+def test_frames_are_drawn_while_they_are_written(tmp_path):
+    """The file is that of the whole dataset, and its frames were never in memory together."""
+    size = {"episodes": 40, "episode_steps": 99, "seed": 0}
+    name = "visual-lights-3x3-play-v0"
+    for part, split in zip(generate_desk(name, **size), ("train", "validation"), strict=True):
+        part.to_npz(tmp_path / f"{split}-whole.npz")
+    targets = {split: tmp_path / f"{split}.npz" for split in ("train", "validation")}
+    tracemalloc.start()
+    write_desk(name, targets, **size)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    for split, path in targets.items():
+        assert path.read_bytes() == (tmp_path / f"{split}-whole.npz").read_bytes()
+    assert most < 4000 * SIDE * SIDE * 3 / 1.5
 
 
 def test_the_page_says_what_the_record_says():

@@ -80,6 +80,37 @@ def test_a_folder_becomes_trajectories(tmp_path, capfd, fixed):
     assert "6 episodes of 3 to 9 rows" in said and "bounds of actions: -2 0 to 2 90" in said
 
 
+def test_a_folder_of_the_packages_own():
+    """Written by lerobot 0.4.4 from these numbers: `LeRobotDataset.create`, `add_frame`, `save_episode`, `finalize`."""
+    data, rng = read_lerobot(Path(__file__).parent / "data" / "lerobot-0.4.4"), np.random.default_rng(0)
+    rows = [(rng.normal(size=3), rng.uniform([-2, 0], [2, 90])) for _ in range(5 + 9 + 3 + 7)]
+    np.testing.assert_array_equal(data.observations, np.float32([seen for seen, _ in rows]))
+    np.testing.assert_array_equal(data.actions, np.float32([taken for _, taken in rows]))
+    assert (data.episode_ends - data.episode_starts + 1).tolist() == [5, 9, 3, 7]
+    assert data.bounds.low.tolist() == data.actions.min(axis=0).tolist()
+    assert data.bounds.high.tolist() == data.actions.max(axis=0).tolist()
+
+
+def test_the_example_writes_what_the_package_writes(tmp_path):
+    """The same files, and in the data the same columns of the same types."""
+    import runpy
+
+    import pyarrow.parquet as parquet
+
+    write_folder = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "lerobot_desk.py"))["write"]
+    rng = np.random.default_rng(0)
+    write_folder(tmp_path / "mine", rng.random((12, 3), np.float32), rng.random((12, 2), np.float32), rows=4)
+    theirs = Path(__file__).parent / "data" / "lerobot-0.4.4"
+    both = (tmp_path / "mine", theirs)
+    mine_files, their_files = (sorted(path.relative_to(root) for path in root.rglob("*.*")) for root in both)
+    assert mine_files == their_files
+    table = "data/chunk-000/file-000.parquet"
+    schemas = [parquet.read_schema(root / table).remove_metadata() for root in both]
+    assert schemas[0] == schemas[1]
+    infos = [json.loads((root / "meta" / "info.json").read_text()) for root in both]
+    assert infos[0].keys() == infos[1].keys() and infos[0]["features"].keys() == infos[1]["features"].keys()
+
+
 def test_a_folder_is_trained_on_and_found_again(tmp_path, monkeypatch):
     write(tmp_path / "cube")
     monkeypatch.chdir(tmp_path)

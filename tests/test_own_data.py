@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import runpy
+import shutil
 import subprocess
 import sys
 import time
@@ -30,6 +32,8 @@ SHORT = "--steps 6 --eval-interval 3 --log-interval 3 --agent.batch-size 16 --ag
 QUICK = {
     "--steps 5000 --eval-interval 1000": SHORT,
     "--episodes 20 --max-episode-steps 50": "--episodes 2 --max-episode-steps 5 --workers 1",
+    "--steps 6000 --eval-interval 3000": SHORT.partition(" --agent.dual")[0],
+    "--episodes 20 --max-episode-steps 80": "--episodes 1 --max-episode-steps 2 --workers 1",
     "steps=10,": "steps=2, log_interval=2, eval_interval=2, quiet=True,",
     '{"batch_size": 32}': '{"batch_size": 8, "hidden": (8,)}',
 }
@@ -49,6 +53,7 @@ def page(tmp_path_factory):
         patch.chdir(folder)
         patch.syspath_prepend(folder)
         saved: str | None = None
+        shutil.copy(PAGE.parents[1] / "examples" / "lerobot_desk.py", folder)
         for before, kind, code in re.findall(r"([^`]*)```(\w+)\n(.*?)```", re.sub(r"`([^`\n]+)`", r"'\1'", text), re.S):
             saved = next(iter(re.findall(r"[Ss]ave this as '(\w+\.py)'", before)), None)
             if saved:
@@ -61,7 +66,8 @@ def page(tmp_path_factory):
                 for line in code.splitlines():
                     program, *words = line.split()
                     if program == "python":
-                        exec((folder / words[0]).read_text(), {})
+                        patch.setattr(sys, "argv", words)
+                        runpy.run_path(str(folder / words[0]), run_name="__main__")
                     else:
                         assert run(words) == 0, line
     return folder, names
@@ -72,7 +78,10 @@ def test_the_page_ends_in_a_policy(page):
     folder, names = page
     assert names["action"].shape == (2,) and names["actions"].shape == (7, 2) and names["noisy"].shape == (2,)
     assert np.ndim(names["near"]) == 0 and names["change"].ndim == 1
-    assert names["data"].num_episodes == 100
+    assert names["data"].num_episodes == 100 and names["moves"].shape == (5, 2)
+    np.testing.assert_allclose(names["moves"][0], load_policy(folder / "run")(np.zeros(2), np.ones(2)), atol=1e-6)
+    desk = load_policy(folder / "run-desk")
+    assert desk.bounds.high.tolist() == [60, 60, 100] and desk.units.normalisation.scale[0] > 10
     found = Run(folder / "run")
     assert [row["step"] for row in found.offline()] == ["3", "6"] and found.steps() == [3, 6]
     assert all(-1 <= float(row[key]) <= 1 for row in found.offline() for key in ("value_order", "dual_order"))
