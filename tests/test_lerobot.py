@@ -172,7 +172,7 @@ def test_what_is_no_lerobot_dataset_is_one_line(tmp_path):
     first = tmp_path / "cube" / "data" / "chunk-000" / "file-000.parquet"
     table = parquet.read_table(first)
     parquet.write_table(table.drop_columns(["action"]), first)
-    with pytest.raises(CtaError, match=r"file-000\.parquet: (it has no column action|cannot be read)"):
+    with pytest.raises(CtaError, match=r"file-000\.parquet: it has no column action$"):
         read_lerobot(tmp_path / "cube")
     first.write_bytes(b"PAR1 broken")
     with pytest.raises(CtaError, match=r"file-000\.parquet: cannot be read"):

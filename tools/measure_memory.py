@@ -62,7 +62,10 @@ def main() -> None:
             commands.append([])
         else:
             commands[-1].append(word)
-    write(Path(record), [measure(command) for command in commands], hardware())
+    entries = []
+    for command in commands:
+        entries.append(measure(command))
+        write(Path(record), entries, hardware())  # each time: a later failure loses nothing
 
 
 if __name__ == "__main__":

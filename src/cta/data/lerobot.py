@@ -38,6 +38,9 @@ def read_lerobot(folder: str | Path, *, action_bounds: tuple[float, float] | Non
     with progress(f"reading {label}", total=len(files), unit="files") as advance:
         for file in files:
             with reading(str(file)):
+                there = parquet.read_schema(file).names
+                if missing := [name for name in COLUMNS if name not in there]:
+                    raise CtaError(f"{file}: it has no column {', '.join(missing)}")
                 table = parquet.read_table(file, columns=list(COLUMNS))
                 parts.append([_rows(table, name, file) for name in COLUMNS])
             advance(1)
@@ -82,8 +85,6 @@ def _features(root: Path, label: str) -> dict[str, Any]:
 
 def _rows(table: Any, name: str, file: Path) -> np.ndarray:
     """A column as (rows, size) or (rows,) numbers; lists of fixed and of variable length are both in use."""
-    if name not in table.column_names:
-        raise CtaError(f"{file}: it has no column {name}")
     if table[name].null_count:
         raise CtaError(f"{file}: {name} has an empty value")
     values = table[name].to_numpy()
