@@ -34,7 +34,11 @@ from cta.training.checkpoints import flatten, unflatten
 
 PLATFORMS = ("cpu", "cuda")
 TOLERANCE = 1e-4
-"""Largest difference between an exported action in [-1,1] and the original one that counts as rounding, in float32."""
+"""Difference between an exported action in [-1,1] and the original one that counts as rounding, in float32.
+
+One in a hundred may differ a hundred times as much: an agent that scales the difference of two nearly equal codes to a
+fixed length scales its rounding, too, and ONNX's convolutions round otherwise than JAX's.
+"""
 CHECKED = 4, 250
 """Batches, and pairs in each, on which an export is compared with the run."""
 Format = Literal["stablehlo", "onnx"]
@@ -194,14 +198,14 @@ def _check(policy: GoalPolicy, folder: Path, format: Format) -> None:
     about = json.loads((folder / "policy.json").read_text("utf-8"))
     about["check"] = None
     if format != "onnx" or find_spec("onnxruntime") is not None:
-        gap = _largest_gap(policy, folder)
-        if not gap <= TOLERANCE:
-            raise CtaError(f"the exported policy differs from the run's by {gap:.2g}: the export was not kept")
-        about["check"] = {"inputs": CHECKED[0] * CHECKED[1], "largest_difference": float(gap)}
+        gaps = _gaps(policy, folder)
+        if not (np.quantile(gaps, 0.99) <= TOLERANCE and gaps.max() <= 100 * TOLERANCE):
+            raise CtaError(f"the exported policy differs from the run's by {gaps.max():.2g}: the export was not kept")
+        about["check"] = {"inputs": CHECKED[0] * CHECKED[1], "largest_difference": float(gaps.max())}
     write_json(folder / "policy.json", about)
 
 
-def _largest_gap(policy: GoalPolicy, folder: Path) -> Any:
+def _gaps(policy: GoalPolicy, folder: Path) -> np.ndarray:
     """Between the two's actions in [-1,1], on random pairs."""
     rng, exported, gaps = np.random.default_rng(0), loader.load(folder, quiet=True), []
     shape = (2, CHECKED[1], *policy.spec.observation_shape)
@@ -210,7 +214,7 @@ def _largest_gap(policy: GoalPolicy, folder: Path) -> Any:
         pair = drawn.astype(_dtype(policy))
         with jax.default_device(jax.devices("cpu")[0]):
             gaps.append(np.abs(exported(*pair, first=True) - policy(*pair, first=True)))
-    return np.max(gaps if policy.bounds is None else 2 * np.array(gaps) / (policy.bounds.high - policy.bounds.low))
+    return np.array(gaps) if policy.bounds is None else 2 * np.array(gaps) / (policy.bounds.high - policy.bounds.low)
 
 
 def _dtype(policy: GoalPolicy) -> np.dtype:
