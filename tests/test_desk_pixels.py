@@ -133,3 +133,12 @@ def test_the_page_says_what_the_record_says():
     page, record = (root / "docs/pixels.md").read_text(), json.loads((root / "benchmarks/draw-cpu.json").read_text())
     for entry in record["entries"]:
         assert f"{round(entry['frames_per_core_s'], -3):,.0f}" in page and entry["frames_per_core_s"] > 5000
+
+
+def test_memory_is_the_records():
+    root = Path(__file__).parent.parent
+    page, record = (root / "docs/pixels.md").read_text(), json.loads((root / "benchmarks/frames-cpu.json").read_text())
+    for entry in record["entries"]:
+        private, resident = (entry[f"{kind}_peak_bytes"] / 2**30 for kind in ("private", "resident"))
+        assert f"| `{entry['measured']}` | {private:.2f} | {resident:.2f} |" in page
+        assert private < 6 < 1_000_050 * SIDE * SIDE * 3 / 2**30

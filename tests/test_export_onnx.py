@@ -5,6 +5,7 @@ import subprocess
 import sys
 from hashlib import sha256
 from importlib.util import find_spec
+from pathlib import Path
 from types import SimpleNamespace
 
 import jax
@@ -296,3 +297,19 @@ def test_bounds_of_ones_own_scale():
     seen = pairs(policy)
     plain = policy_of("gcbc", units=UNKNOWN)(*seen)
     np.testing.assert_allclose(policy(*seen), plain * [2, 5, 16.5] + [0, 5.5, -13.5], atol=1e-5)
+
+
+def test_the_page_says_what_the_record_says():
+    root = Path(__file__).parents[1]
+    page = (root / "docs/own-data.md").read_text()
+    record = json.loads((root / "benchmarks/exports-cpu.json").read_text())
+    kinds = {(entry["world"], entry["format"]) for entry in record["entries"]}
+    assert len(kinds) == 4 and all(entry["inputs"] == 1000 for entry in record["entries"])
+    assert {entry["agent"] for entry in record["entries"] if entry["world"] == "desk"} == set(REGISTRY)
+    for kind in kinds:
+        gaps = [e["largest_difference"] for e in record["entries"] if (e["world"], e["format"]) == kind]
+        power = int(f"{max(gaps):.0e}".split("e")[1])
+        assert (
+            f"{max(gaps) / 10**power:.1f} · 10{''.join('⁰¹²³⁴⁵⁶⁷⁸⁹'[int(c)] if c != '-' else '⁻' for c in str(power))}"
+            in page
+        )

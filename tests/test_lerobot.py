@@ -1,5 +1,6 @@
 """LeRobot folders, written here in the layout of format v3: several episodes per file, several files per chunk."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -184,3 +185,18 @@ def test_what_is_no_lerobot_dataset_is_one_line(tmp_path):
     (tmp_path / "cube" / "meta" / "info.json").write_text("[1]")
     with pytest.raises(CtaError, match="expected a JSON object"):
         read_lerobot(tmp_path / "cube")
+
+
+def test_the_page_says_what_the_record_says():
+    root = Path(__file__).parents[1] / "docs"
+    page = (root / "own-data.md").read_text().replace("\n", " ")
+    folder = root / "measurements" / "lerobot-desk"
+    with (folder / "evaluate.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    rates = [100 * int(row["successes"]) / int(row["episodes"]) for row in rows]
+    *first, last = (f"{rate:.0f}" for rate in rates)
+    assert f"{np.mean(rates):.1f} % of {sum(int(row['episodes']) for row in rows)} episodes" in page
+    assert f"{', '.join(first)} and {last} % on tasks 1 to 5" in page
+    made = json.loads((folder / "provenance.json").read_text())
+    assert made["command"] in page and len(made["commit"]) == 40
+    assert made["dataset"]["units"]["action_high"] == [60, 60, 100]
