@@ -98,7 +98,7 @@ def main(words: list[str] | None = None) -> int:
     said.add_argument("--ask", choices=("tasks", "presses"), default="tasks")
     said.add_argument("--step", default="last", help="last, last3, all, or steps with commas")
     said.add_argument("--episodes", type=int, default=100)
-    asked = said.parse_args(words)
+    asked = said.parse_intermixed_args(words)
     try:
         found = [*candidates(Run(asked.run), asked.step)]
         if asked.settings:
