@@ -31,6 +31,7 @@ class Command:
       cta table main --ours                           only what we have
       cta table main --agents cta,hiql-analogy --format latex > table.tex
       cta table ooc --format csv
+      cta table boards --results mine                 agents on boards of lights, beside CTA (docs/beyond.md)
       cta table --update README.md                    fill the blocks `<!-- table: main --ours -->` … `<!-- /table -->`
                                                       and draw `<!-- curves: FILE.png -->` … `<!-- /curves -->`
                                                       and `<!-- pairs: FILE.png -->` … `<!-- /pairs -->`
@@ -41,10 +42,10 @@ class Command:
     """
 
     name: Annotated[
-        Positional[Literal["main", "ooc", "gcb", "maze", "pixel", "noisy", "hierarchy", "presses"] | None],
+        Positional[Literal["main", "ooc", "gcb", "maze", "pixel", "noisy", "hierarchy", "presses", "boards"] | None],
         arg(metavar="TABLE"),
     ] = None
-    """main, ooc, gcb, maze, pixel, noisy, hierarchy, or presses, which is ours alone."""
+    """main, ooc, gcb, maze, pixel, noisy, hierarchy; ours alone: presses, boards."""
     format: Literal["terminal", "markdown", "latex", "csv"] = "terminal"
     """How to print it."""
     results: Path = DEFAULT
@@ -80,7 +81,7 @@ class Command:
         elif self.update or self.check:
             return self._fill(scores)
         elif self.name is None:
-            raise CtaError("which table? main, ooc, gcb, maze, pixel, noisy, hierarchy or presses")
+            raise CtaError("which table? main, ooc, gcb, maze, pixel, noisy, hierarchy, presses or boards")
         else:
             table = build(self.name, scores, self.selection)
             if self.ours and not table.lines:
@@ -109,21 +110,28 @@ class Command:
 
 
 def filler(document: Path, scores: Scores, *, draw: bool) -> Callable[[str, list[str]], str]:
-    """What makes the blocks of a document; pictures are drawn anew with `draw`, and only looked at without."""
+    """What makes the blocks of a document; pictures are drawn anew with `draw`, and only looked at without.
+
+    A block may name results of its own, `--results DIR`, as seen from the document.
+    """
+
+    def source(folder: Path) -> Scores:
+        return scores if folder == DEFAULT else Scores(document.parent / folder)
 
     def table(words: list[str]) -> str:
         asked: Any = tyro.cli(Command, args=words, prog=f"cta table {shlex.join(words)}")
         if asked.name is None:
             raise CtaError(f"`<!-- table: {' '.join(words)} -->` names no table")
-        return markdown(build(asked.name, scores, asked.selection))
+        return markdown(build(asked.name, source(asked.results), asked.selection))
 
     def picture(kind: str, words: list[str]) -> str:
         from cta.report.score_figures import FIGURES, digest, drawn_cells, drawn_from
         from cta.report.score_figures import draw as draw_figure
 
-        if len(words) != 1 or not words[0].endswith(".png"):
+        folder = Path(words[2]) if len(words) == 3 and words[1] == "--results" else DEFAULT
+        if len(words) != (1 if folder == DEFAULT else 3) or not words[0].endswith(".png"):
             raise CtaError(f"`<!-- {kind}: {' '.join(words)} -->` names no PNG file")
-        cells, target = drawn_cells(kind, scores), document.parent / words[0]
+        cells, target = drawn_cells(kind, source(folder)), document.parent / words[0]
         if not cells:
             return NOTHING
         if draw and drawn_from(target) != digest(cells):
