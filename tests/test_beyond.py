@@ -1,5 +1,6 @@
 """The candidates of docs/beyond.md: each keeps the agents' contract, does what its equations say, and can be scored."""
 
+import math
 import re
 import sys
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 
 import test_agents_contract as contract
 import tiny_agents
-from cta.agents import REGISTRY, find
+from cta.agents import REGISTRY
 from cta.cli import run
 from cta.envs.datasets import open_dataset
 from cta.goals import RowTable
@@ -329,3 +330,58 @@ def test_together_is_the_mean_of_the_others():
     np.testing.assert_allclose(both, (means[0] + means[1]) / 2, rtol=1e-5)
     again, _ = Together(agent.config, agent).act({"0": one, "1": two}, *asked, kept)
     np.testing.assert_allclose(again, both)
+
+
+def test_the_plan():
+    """CTA beside every candidate, on both boards, asked for tasks and presses with equal steps."""
+    plan = read_plan(ROOT / "plans" / "beyond.toml")
+    boards = {"lights-4x4-play-v0": (30_000, 7), "lights-4x5-play-v0": (220_000, 20)}
+    assert {cell.seeds for cell in plan.cells} == {(0, 1, 2, 3)} and {cell.data.seed for cell in plan.cells} == {0}
+    for dataset, (steps, presses) in boards.items():
+        mine = [cell for cell in plan.cells if cell.dataset == dataset]
+        agents = {"cta", "hiql", "hiql-dual", "hiql-analogy", *NAMES}
+        for ask, count in (("tasks", 5), ("presses", presses)):
+            assert {cell.agent for cell in mine if cell.ask == ask} == agents
+            assert {len(cell.tasks) for cell in mine if cell.ask == ask} == {count}
+        assert {cell.steps for cell in mine} == {steps}
+    assert len(plan.only(datasets=["lights-4x4-play-v0"]).cells) == 26
+    assert {name for name in plan.rates if name.startswith("beyond-")} == {*NAMES}
+    small = read_plan(ROOT / "examples" / "beyond" / "small.toml")
+    assert {cell.agent for cell in small.cells} == {"cta", *NAMES}
+
+
+def plain(text):
+    """Words alone: without marks, and line ends as spaces."""
+    return " ".join(re.sub(r"[.:](?=\s)", "", text.replace("**", "")).lower().split())
+
+
+def test_the_page_says_what_the_files_say(beyond):
+    """Idea, prediction and what refutes it, word for word, and whether there is a result."""
+    from cta_beyond import replay
+
+    page = (ROOT / "docs" / "beyond.md").read_text()
+    for module in (*(getattr(beyond, name) for name in beyond.__all__), replay):
+        doc = module.__doc__
+        equations = re.findall(r"(?:^    .+\n)+", doc, re.M)
+        assert equations and equations[-1] in page and len(equations[-1].splitlines()) == 2
+        told = doc[doc.index(equations[-1]) + len(equations[-1]) :]
+        assert "Prediction:" in told and "Refuted if" in told and plain(told) in plain(page)
+    records = ROOT / "docs" / "measurements" / "beyond"
+    assert (page.count("**Result:** not measured yet.") == 8) or records.is_dir()
+
+
+def test_the_spectrum_of_a_board():
+    """γ^d on a board of full rank: level k of the spectrum has C(n,k) dimensions (docs: 210 and 20 of 4x5)."""
+
+    def dimensions(gamma, lights=20, steps=6):
+        r = (1 - gamma**steps) / (1 + gamma**steps)
+        sizes = [math.comb(lights, k) for k in range(1, lights + 1)]
+        energy = np.cumsum([size * r ** (2 * k) for k, size in enumerate(sizes, 1)])
+        return sum(sizes[: 1 + int(np.searchsorted(energy, 0.95 * energy[-1]))])
+
+    assert dimensions(0.95) == 210 and dimensions(0.999) == 20
+    # The formula itself, on a board small enough to write down.
+    bits = np.array([[int(c) for c in f"{i:04b}"] for i in range(16)])
+    table = 0.8 ** (bits[:, None] != bits[None]).sum(axis=-1)
+    wanted = sorted((1.8 ** (4 - k) * 0.2**k for k in range(5) for _ in range(math.comb(4, k))), reverse=True)
+    np.testing.assert_allclose(np.linalg.svd(table)[1], wanted)

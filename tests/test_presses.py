@@ -14,7 +14,6 @@ from cta.envs.lights import board, board_of
 from cta.envs.names import LIGHTS_SIZES
 from cta.evaluation.offline import press_order
 from cta.evaluation.presses import PressEvaluator, draw_boards, plan_presses, press_names, with_lights
-from cta.grid.plan import read_plan
 from cta.ooc.components import find_layout
 from cta.scores.schema import CellKey, Score, make_score, order
 from cta.scores.store import Scores
@@ -158,19 +157,10 @@ def test_from_a_run_to_a_figure(tmp_path, capsys):
     assert "asked for presses" in capsys.readouterr().out
     assert run(["presses", "order", str(tmp_path / "run"), "--pairs", "8"]) == 0
     assert "up to n" in capsys.readouterr().out
+    assert run(["presses", "order", str(tmp_path / "run"), "--agent", "nowhere:Nobody"]) == 1
+    assert "cannot import nowhere" in capsys.readouterr().err
     header, *rows = (tmp_path / "run" / "press_order.csv").read_text().splitlines()
     assert len(rows) == 2 * 4 and header.split(",")[-2:] == ["order", "step_order"]
-
-
-def test_the_plan_for_candidates():
-    plan = read_plan("plans/beyond.toml")
-    assert {cell.dataset for cell in plan.cells} == {"lights-4x4-play-v0", "lights-4x5-play-v0"}
-    assert {cell.seeds for cell in plan.cells} == {(0, 1, 2, 3)} and {cell.data.seed for cell in plan.cells} == {0}
-    asked = {(cell.dataset, cell.agent, cell.ask) for cell in plan.cells}
-    for dataset in ("lights-4x4-play-v0", "lights-4x5-play-v0"):
-        assert {(dataset, "cta", "tasks"), (dataset, "cta", "presses")} <= asked
-    sizes = {cell.dataset: len(cell.tasks) for cell in plan.cells if cell.ask == "presses"}
-    assert sizes == {"lights-4x4-play-v0": 7, "lights-4x5-play-v0": 20}
 
 
 def test_the_page_shows_its_records():

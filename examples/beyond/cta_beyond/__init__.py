@@ -1,4 +1,4 @@
-"""Candidates beside CTA, each an agent in one short file: its idea in two equations, its prediction, what refutes it."""
+"""Candidates beside CTA, each an agent in one short file: two equations, a prediction, and what refutes it."""
 
 from cta_beyond import best_of, composed, distance, horizon, regular, transitive, turned
 

@@ -14,6 +14,9 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+from jax.lax import stop_gradient
+from jaxtyping import Array, PRNGKeyArray
+
 from cta.agents.base import Networks, Spec, Term, register
 from cta.agents.network_builders import OBSERVATION, bilinear, mlp
 from cta.agents.two_level import TwoLevel
@@ -21,8 +24,6 @@ from cta.config import TwoLevelConfig
 from cta.goals import Batch
 from cta.nn import scale_to_length
 from cta.validation import Count, Sizes, refuse_unread
-from jax.lax import stop_gradient
-from jaxtyping import Array, PRNGKeyArray
 
 
 @dataclass(frozen=True)

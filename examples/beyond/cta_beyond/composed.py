@@ -13,6 +13,9 @@ are additive only where (x,y) flips lights that stand in w as in x, so a failure
 from dataclasses import dataclass
 
 import jax.numpy as jnp
+from jax.lax import stop_gradient
+from jaxtyping import Array
+
 from cta.agents import extraction
 from cta.agents.base import Networks, Term, register
 from cta.agents.two_level import TwoLevel
@@ -21,8 +24,6 @@ from cta.errors import CtaError
 from cta.goals import Batch
 from cta.losses import ivl_loss, ivl_terms
 from cta.validation import NotNegative, refuse_unread
-from jax.lax import stop_gradient
-from jaxtyping import Array
 
 
 @dataclass(frozen=True)

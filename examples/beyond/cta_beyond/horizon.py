@@ -3,8 +3,8 @@
     V(s,g) ← −(1−γⁿ)/(1−γ) + γⁿ·V̄(s_{t+n}, g)  where neither g nor the end lies before s_{t+n}, else one step
     W_h = exp(β·(A − mean A)/std A),  A = V(w,g) − V(s,g);  the low advantage is V(s',w) − V(s,w), of one step
 
-Why: one-step targets need as many correct backups as there are steps. Longer returns, tried before, also entered the low
-advantage, where they blur which action was good; and at γ near 1 β = 3 only clips. Value goals are uniform in the future.
+Why: one-step targets need as many correct backups as there are steps. In the low advantage longer returns would blur
+which action was good, and at γ near 1 β = 3 only clips. Value goals are uniform in the future.
 Prediction: with n = 5 and γ = 0.99 on lights-4x5 a rank correlation of −V with the presses (`cta presses order`, up to
 10) at least 0.1 above CTA's, and at least 5 points of mean success.
 Refuted if the correlation rises and success does not: then the value's horizon is not what limits CTA.
@@ -13,13 +13,14 @@ Refuted if the correlation rises and success does not: then the value's horizon 
 from dataclasses import dataclass
 
 import jax.numpy as jnp
+from jax.lax import stop_gradient
+
 from cta.agents import extraction
 from cta.agents.base import Key, Networks, Term, register
 from cta.agents.two_level import TwoLevel
 from cta.config import TwoLevelConfig
 from cta.goals import Batch, Rows, RowTable
 from cta.validation import Count, NotNegative
-from jax.lax import stop_gradient
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array
+
 from cta.agents.base import Acted, Agent, Key, Networks, Spec
 from cta.config import settings_key, with_settings
 from cta.errors import CtaError
@@ -32,7 +34,6 @@ from cta.experiment.score_files import How, Players, score_into
 from cta.experiment.weights import Candidate
 from cta.goals import Rows, RowTable
 from cta.scores.store import Scores
-from jaxtyping import Array
 
 
 @dataclass(frozen=True)

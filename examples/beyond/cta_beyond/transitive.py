@@ -3,8 +3,8 @@
     d*(s,g) ≤ d*(s,w) + d*(w,g)   ⇔   V(s,g) ≥ V(s,w) + (1 + (1−γ)·V(s,w))·V(w,g)
     L_V += λ·Σ_m E ℓ_κ(T_m − V̄(s,g), T_m − V_m(s,g)),  T_m the right side with V̄_m, w between s and g
 
-Why: d* is a quasimetric (theory T1), and V is a monotone map of it (T2), so the inequality holds in every world, however
-the two halves were learned. One-step backups reach d steps after d rounds, halves after log d.
+Why: d* is a quasimetric (theory T1), and V is a monotone map of it (T2), so the inequality holds in every world,
+however the two halves were learned. One-step backups reach d steps after d rounds, halves after log d.
 w: a row between the state and a goal of the same trajectory, for other goals the row k steps ahead.
 Prediction: on lights-4x5 a rank correlation of −V with the presses (`cta presses order`, up to 10) at least 0.15 above
 CTA's, and the number of presses with at least 50% success rises by one.
@@ -15,14 +15,15 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+from jax.lax import stop_gradient
+from jaxtyping import Array
+
 from cta.agents.base import Key, Networks, Term, register
 from cta.agents.two_level import TwoLevel
 from cta.config import TwoLevelConfig
 from cta.goals import Batch, Rows, RowTable
 from cta.losses import expectile_loss
 from cta.validation import Inside, NotNegative
-from jax.lax import stop_gradient
-from jaxtyping import Array
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,19 @@
-"""Trajectories turned round: where every way can be gone back, the value and the high policy learn from both directions.
+"""Trajectories turned round: where every way can be gone back, value and high policy learn from both directions.
 
     V(s',g) ← −1 + γ·V̄(s,g)  for every transition s → s' of the data, g an earlier row
     π_h: reach ζ(s_j, s_{j−k}) given ζ(s_j, s_i), i < j, with the advantage V(s_{j−k}, s_i) − V(s_j, s_i)
 
 Why: neither loss reads an action. On undirected graphs d*(s,g) = d*(g,s), and the field alone is a policy (theory T6);
-a press undoes itself. So half of what the high level could learn from is thrown away, and its goals are the scarce part.
+a press undoes itself. So half of what the high level could learn from is thrown away, and goals are the scarce part.
 Prediction: on lights-4x5 at least 10 points of mean success above CTA; the held-out log likelihood of π_h falls less.
-Refuted if the mean does not rise. On data with ways of no return (scene's locks) it must lose: there V is not symmetric.
+Refuted if the mean does not rise. Where there are ways of no return (scene's locks) it must lose: V is not symmetric.
 """
 
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+
 from cta.agents.base import Key, Networks, Term, register
 from cta.agents.two_level import TwoLevel
 from cta.config import TwoLevelConfig
