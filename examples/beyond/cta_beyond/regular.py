@@ -55,7 +55,7 @@ class Regular(TwoLevel):
         adv = self.advantage(networks, s, w, goals)
         options = {"alpha": c.high_alpha, "std": c.actor_std, "clip": c.awr_clip}
         loss, logged = extraction.awr("high_actor", adv, networks["high"](condition, s), subgoal, **options)
-        size = sum(jnp.sum(kernel**2) for kernel in kernels(networks["high"]))
+        size = sum((jnp.sum(kernel**2) for kernel in kernels(networks["high"])), jnp.zeros(()))
         return loss + 0.5 * c.high_decay * size, logged | {"high_actor/size": size}
 
 
