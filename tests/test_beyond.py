@@ -12,24 +12,22 @@ import numpy as np
 import pytest
 
 import test_agents_contract as contract
-import tiny_agents
 from cta.agents import REGISTRY
 from cta.cli import run
 from cta.envs.datasets import open_dataset
+from cta.fast import kernels
 from cta.goals import RowTable
 from cta.grid.plan import read_plan
 from cta.scores.store import Scores
 from cta.training.fast import _refusal
 from cta.training.learner import Learner, spec_of, to_device
 from cta.training.seeds import SeedGroup
-from tiny_agents import SPEC, tiny, with_targets
+from test_fast import SPEC, check, losses_and_gradients, small
+from tiny_agents import batch_of, tiny, with_targets
 
 ROOT = Path(__file__).parents[1]
 NAMES = ("best-of", "composed", "distance", "far", "horizon", "regular", "transitive", "turned")
 NAMES = tuple(f"beyond-{name}" for name in NAMES)
-MORE = ("ahead_observations", "middles", "back_observations", "back_next", "back_targets", "back_goals")
-"""Fields that candidates add to a batch."""
-
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
@@ -49,23 +47,12 @@ def beyond(monkeypatch):
         contract.observe.cache_clear()
 
 
-def batch_of():
-    """The contract's batch and the candidates' fields; half of the rows ahead are the next, a quarter is reached."""
-    batch, rng = tiny_agents.batch_of(), np.random.default_rng(5)
-    batch |= {name: jnp.asarray(rng.standard_normal(batch["observations"].shape), jnp.float32) for name in MORE}
-    odd = (jnp.arange(8) % 2 == 1)[:, None]
-    batch["ahead_observations"] = jnp.where(odd, batch["ahead_observations"], batch["next_observations"])
-    batch["back_goals"] = batch["back_goals"].at[::4].set(batch["back_observations"][::4])
-    return batch
-
-
 def test_these_are_all_of_them():
     assert tuple(name for name in REGISTRY if name.startswith("beyond-")) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_contract(name, monkeypatch):
-    monkeypatch.setattr(contract, "batch_of", batch_of)
+def test_the_contract(name):
     contract.test_gradient_routing(name)
     contract.test_losses_and_gradients_are_finite_scalars_that_add_up(name)
     contract.test_targets_get_no_gradient_and_move_by_tau(name)
@@ -74,18 +61,17 @@ def test_the_contract(name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_switch_changes_something_or_is_refused(name, monkeypatch):
-    monkeypatch.setattr(contract, "batch_of", batch_of)
+def test_every_switch_changes_something_or_is_refused(name):
     contract.test_every_switch_changes_something_or_is_refused(name, None)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_loss_takes_fused_networks(name):
-    sizes = {"hidden": (8,), "features": 1, "rank": 8, "backbone": (8,)}
-    agent = tiny(name, batch_size=32)
-    trunk = replace(agent.config.trunk, **sizes)
-    changes = {"flow_hidden": (8,)} if name == "beyond-best-of" else {}
-    assert _refusal(replace(agent, config=replace(agent.config, trunk=trunk, **changes)), SPEC) is None
+def test_fused_networks_have_the_same_losses_and_gradients(name, monkeypatch):
+    agent = small(name, **({"flow_hidden": (32,)} if name == "beyond-best-of" else {}))
+    assert _refusal(agent, SPEC) is None
+    monkeypatch.setattr(kernels, "_tanh", jnp.tanh)
+    with jax.default_matmul_precision("highest"):
+        check(losses_and_gradients(agent, jnp.float32), 2e-4, 1e-5, 1e-4)
 
 
 # Worlds in which the right values are known: stubs stand for networks.
