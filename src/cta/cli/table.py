@@ -1,6 +1,5 @@
 """cta table"""
 
-import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -112,26 +111,28 @@ class Command:
 def filler(document: Path, scores: Scores, *, draw: bool) -> Callable[[str, list[str]], str]:
     """What makes the blocks of a document; pictures are drawn anew with `draw`, and only looked at without.
 
-    A block may name results of its own, `--results DIR`, as seen from the document.
+    A block takes the options that choose lines, and results of its own: `--results DIR`, as seen from the document.
     """
 
-    def source(folder: Path) -> Scores:
-        return scores if folder == DEFAULT else Scores(document.parent / folder)
+    def read(kind: str, words: list[str]) -> tuple[Any, Scores]:
+        asked: Any = tyro.cli(Command, args=words, prog=f"cta table: a block of {document}, {kind}")
+        return asked, scores if asked.results == DEFAULT else Scores(document.parent / asked.results)
 
     def table(words: list[str]) -> str:
-        asked: Any = tyro.cli(Command, args=words, prog=f"cta table {shlex.join(words)}")
+        asked, source = read("table", words)
         if asked.name is None:
             raise CtaError(f"`<!-- table: {' '.join(words)} -->` names no table")
-        return markdown(build(asked.name, source(asked.results), asked.selection))
+        return markdown(build(asked.name, source, asked.selection))
 
     def picture(kind: str, words: list[str]) -> str:
         from cta.report.score_figures import FIGURES, digest, drawn_cells, drawn_from
         from cta.report.score_figures import draw as draw_figure
 
-        folder = Path(words[2]) if len(words) == 3 and words[1] == "--results" else DEFAULT
-        if len(words) != (1 if folder == DEFAULT else 3) or not words[0].endswith(".png"):
+        if not words or not words[0].endswith(".png"):
             raise CtaError(f"`<!-- {kind}: {' '.join(words)} -->` names no PNG file")
-        cells, target = drawn_cells(kind, source(folder)), document.parent / words[0]
+        asked, source = read(kind, words[1:])
+        cells, target = drawn_cells(kind, source), document.parent / words[0]
+        cells = [cell for cell in cells if asked.selection.wants(cell.key.dataset, cell.key.agent)]
         if not cells:
             return NOTHING
         if draw and drawn_from(target) != digest(cells):
