@@ -52,7 +52,7 @@ class Horizon(TwoLevel):
     def value_loss(self, networks: Networks, targets: Networks, batch: Batch) -> Term:
         """`L_IVL`, with the n-step reward and discount in the place of those of a step."""
         c, ahead = self.config, batch["ahead_observations"]
-        far = jnp.any(ahead != batch["next_observations"], axis=-1)
+        far = jnp.any((ahead != batch["next_observations"]).reshape(len(ahead), -1), axis=-1)
         steps = jnp.where(far, c.value_steps, 1)
         rewards = batch["masks"] * -(1 - c.discount**steps) / (1 - c.discount)
         further = {"rewards": rewards, "masks": batch["masks"] * c.discount ** (steps - 1), "next_observations": ahead}

@@ -52,7 +52,8 @@ class Turned(TwoLevel):
 
     def value_loss(self, networks: Networks, targets: Networks, batch: Batch) -> Term:
         loss, logged = super().value_loss(networks, targets, batch)
-        there = jnp.all(batch["back_goals"] == batch["back_observations"], axis=-1).astype(jnp.float32)
+        reached = batch["back_goals"] == batch["back_observations"]
+        there = jnp.all(reached.reshape(len(reached), -1), axis=-1).astype(jnp.float32)
         fields = {"observations": "back_observations", "next_observations": "back_next", "value_goals": "back_goals"}
         back = {name: batch[field] for name, field in fields.items()}
         more, _ = super().value_loss(networks, targets, back | {"rewards": there - 1, "masks": 1 - there})
