@@ -39,7 +39,7 @@ def test_the_plain_form_has_the_agents_loss(name):
     agent = tiny(name)
     networks, targets = with_targets(agent)
     losses = [
-        jax.jit(agent.loss)(*form, batch_of(), jax.random.key(0))[0]
+        jax.jit(agent.loss)(*form, batch_of(agent=agent), jax.random.key(0))[0]
         for form in ((networks, targets), (plain(networks), plain(targets)))
     ]
     np.testing.assert_allclose(*losses, rtol=1e-4)
