@@ -45,13 +45,13 @@ docs: $(INSTALLED)  ## the documentation as a site, in build/site, with the tuto
 	@echo "site: build/site/index.html"
 
 lint: $(INSTALLED)  ## ruff and pyright
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests examples
+	$(BIN)/ruff format --check src tests examples
 	$(BIN)/pyright
 
 format: $(INSTALLED)  ## apply ruff's fixes and formatting
-	$(BIN)/ruff check --fix src tests
-	$(BIN)/ruff format src tests
+	$(BIN)/ruff check --fix src tests examples
+	$(BIN)/ruff format src tests examples
 
 system:  ## optional system libraries (Debian, Ubuntu): OpenGL for rendering, Chromium for reports
 	apt-get update

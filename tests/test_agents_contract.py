@@ -73,7 +73,7 @@ def observe(case):
     """Everything an agent does to one batch, in one program."""
     name, changes = VARIANTS.get(case, (case, {}))
     agent = tiny(name, **changes)
-    batch = batch_of()
+    batch = batch_of(agent=agent)
     learner = Learner(agent, SPEC, block=1)
 
     networks, targets = with_targets(agent)
@@ -174,7 +174,7 @@ def test_acting_is_bounded_and_deterministic_at_temperature_zero(case):
 @pytest.mark.parametrize("name", REGISTRY)
 def test_no_jit_equals_jit(name):
     agent, seen = observe(name)
-    plain, _ = agent.loss(seen["networks"], seen["targets"], batch_of(), jax.random.key(4))
+    plain, _ = agent.loss(seen["networks"], seen["targets"], batch_of(agent=agent), jax.random.key(4))
     np.testing.assert_allclose(plain, seen["metrics"]["total_loss"], rtol=2e-5)
 
 
@@ -287,7 +287,7 @@ def idle(config, path):
 def behaviour(agent):
     """What an agent draws, its loss and gradients on one batch, and how it acts."""
     networks, targets = with_targets(agent)
-    batch, key = batch_of(), jax.random.key(4)
+    batch, key = batch_of(agent=agent), jax.random.key(4)
     (loss, _), grads = jax.value_and_grad(agent.loss, has_aux=True)(networks, targets, batch, key)
     acts, _ = agent.act(networks, batch["observations"], batch["actor_goals"], key, 0.0)
     rows = agent.draw(key, RowTable(jnp.arange(50), jnp.full(51, 49)))

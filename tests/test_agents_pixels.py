@@ -53,7 +53,7 @@ def test_losses_and_actions_have_the_right_shapes_on_images(name):
     agent = tiny(name)
     networks = shapes_of(agent)
     targets = {target: networks[target] for target in agent.targets()}
-    batch = batch_of(4, PIXELS)
+    batch = batch_of(4, PIXELS, agent)
 
     def program(networks, targets):
         grads, _ = jax.grad(agent.loss, has_aux=True)(networks, targets, batch, jax.random.key(0))
@@ -75,7 +75,7 @@ def test_shared_encoders_are_two_and_every_term_trains_what_it_says():
     agent = shared()
     networks, targets = with_targets(agent, PIXELS)
     assert not any(isinstance(module, Encoded) for module in networks.values()) and "state_encoder" not in targets
-    batch = batch_of(4, PIXELS)
+    batch = batch_of(4, PIXELS, agent)
 
     @jax.jit
     def norms(networks):
@@ -97,7 +97,7 @@ def test_shared_encoders_are_two_and_every_term_trains_what_it_says():
 def test_shared_encoders_see_the_same_features_when_acting_and_when_learning():
     agent = shared()
     networks, _ = with_targets(agent, PIXELS)
-    batch = batch_of(4, PIXELS)
+    batch = batch_of(4, PIXELS, agent)
     states, goals = batch["observations"], batch["actor_goals"]
     actions, _ = agent.act(networks, states, goals, jax.random.key(0), 0.0)
     s, g = networks["state_encoder"](states), networks["goal_encoder"](goals)

@@ -39,7 +39,7 @@ def test_the_plain_form_has_the_agents_loss(name):
     agent = tiny(name)
     networks, targets = with_targets(agent)
     losses = [
-        jax.jit(agent.loss)(*form, batch_of(), jax.random.key(0))[0]
+        jax.jit(agent.loss)(*form, batch_of(agent=agent), jax.random.key(0))[0]
         for form in ((networks, targets), (plain(networks), plain(targets)))
     ]
     np.testing.assert_allclose(*losses, rtol=1e-4)
@@ -204,3 +204,21 @@ def test_worlds_are_closed_when_a_step_fails(monkeypatch, fault):
     with pytest.raises(CtaError, match="it broke"):
         simulation.measure_step("puzzle-4x4-v0", seconds=0)
     assert len(made) == 2 and set(closed) == set(made)
+
+
+def test_cases_together_are_compiled_before_any_is_measured_and_fail_alone(tmp_path, capsys):
+    """A second case that cannot be made does not take the first one's measurement along."""
+    record = tmp_path / "together.json"
+    words = ["compare", "--agents", "gcbc", "--batch", "32,33", "--seconds", "0.1", "--rows", "3000", "--together"]
+    assert run(["bench", *words, "--out", str(record)]) == 1
+    assert "33, is no multiple of 32" in capsys.readouterr().err
+    (entry,) = json.loads(record.read_text())["entries"]
+    assert entry["batch_size"] == 32 and entry["ratio"] > 0
+    assert entry["dataset"] == "random 3000x83, 5 actions"
+
+
+def test_random_images_have_the_size_asked_for():
+    case = Case("gcbc", 1, 8, rows=5, image_size=16)
+    data = case.open_data()
+    assert data.observations.shape == (5, 16, 16, 3) and data.observations.dtype == np.uint8
+    assert case.entry("train")["dataset"] == "random 5x16x16x3, 5 actions"

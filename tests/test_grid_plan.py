@@ -170,6 +170,11 @@ def test_rates_are_read_from_records():
     rates = Rates.of(Scores(ROOT / "results").cells(), "NVIDIA H200", {})
     assert rates.speed("hiql-analogy", "scene-play-v0", 4).rate == 4870.9
     assert rates.known("cta") and 0.1 < 1 / rates.score_seconds(1, 1) < 5
+    given = Rates.of(Scores(ROOT / "results").cells(), "NVIDIA H200", {"episodes_per_core": 50.0})
+    assert given.score_seconds(100, 2) == 1 and (rates.score_source, given.score_source) == (
+        "recorded",
+        "given in the plan",
+    )
     elsewhere = Rates.of(Scores(ROOT / "results").cells(), "cpu", {})
     assert not elsewhere.known("cta") and elsewhere.speed("cta", "scene-play-v0", 4).device == "NVIDIA H200"
 

@@ -1,5 +1,7 @@
 """Success against the least number of presses: starts and goals, scores, tables, figures; and the order of values."""
 
+import csv
+import io
 import json
 import re
 from pathlib import Path
@@ -14,7 +16,6 @@ from cta.envs.lights import board, board_of
 from cta.envs.names import LIGHTS_SIZES
 from cta.evaluation.offline import press_order
 from cta.evaluation.presses import PressEvaluator, draw_boards, plan_presses, press_names, with_lights
-from cta.grid.plan import read_plan
 from cta.ooc.components import find_layout
 from cta.scores.schema import CellKey, Score, make_score, order
 from cta.scores.store import Scores
@@ -158,19 +159,53 @@ def test_from_a_run_to_a_figure(tmp_path, capsys):
     assert "asked for presses" in capsys.readouterr().out
     assert run(["presses", "order", str(tmp_path / "run"), "--pairs", "8"]) == 0
     assert "up to n" in capsys.readouterr().out
+    assert run(["presses", "order", str(tmp_path / "run"), "--agent", "nowhere:Nobody"]) == 1
+    assert "cannot import nowhere" in capsys.readouterr().err
     header, *rows = (tmp_path / "run" / "press_order.csv").read_text().splitlines()
     assert len(rows) == 2 * 4 and header.split(",")[-2:] == ["order", "step_order"]
 
 
-def test_the_plan_for_candidates():
-    plan = read_plan("plans/beyond.toml")
-    assert {cell.dataset for cell in plan.cells} == {"lights-4x4-play-v0", "lights-4x5-play-v0"}
-    assert {cell.seeds for cell in plan.cells} == {(0, 1, 2, 3)} and {cell.data.seed for cell in plan.cells} == {0}
-    asked = {(cell.dataset, cell.agent, cell.ask) for cell in plan.cells}
-    for dataset in ("lights-4x4-play-v0", "lights-4x5-play-v0"):
-        assert {(dataset, "cta", "tasks"), (dataset, "cta", "presses")} <= asked
-    sizes = {cell.dataset: len(cell.tasks) for cell in plan.cells if cell.ask == "presses"}
-    assert sizes == {"lights-4x4-play-v0": 7, "lights-4x5-play-v0": 20}
+def boards(folder, capsys, *words):
+    assert run(["table", "boards", "--results", str(folder), "--format", "csv", *words]) == 0
+    return {line["agent"]: line for line in csv.DictReader(io.StringIO(capsys.readouterr().out))}
+
+
+def test_agents_on_boards_beside_cta(tmp_path, capsys):
+    """Tasks and their difference from CTA, presses and how far they reach, a line for each agent and setting."""
+
+    def add(agent, tasks, presses=(), settings=""):
+        key = CellKey("lights-2x3-play-v0", agent, settings)
+        rows = [Score(*key, seed, 100, "1", 10, wins) for seed, wins in enumerate(tasks)]
+        rows += [Score(*key, 0, 100, f"presses{n}", 10, wins) for n, wins in enumerate(presses, 1)]
+        Scores(tmp_path).add(key, {}, rows)
+
+    add("cta", [4, 6], [9, 5, 4])
+    add("gcivl", [8, 8], [4, 9, 9])
+    add("gcivl", [5], settings="lr=0.1")
+    add("hiql", [], [10, 10, 10])
+    found = boards(tmp_path, capsys)
+    assert [*found] == ["cta", "gcivl", "gcivl (lr=0.1)", "hiql"]
+    cta, ours, changed, hiql = found.values()
+    assert (cta["tasks, %"], cta["beside cta (95%)"], cta["reach"], cta["seeds"]) == ("50.0 ± 10.0", "–", "2", "2")
+    # Welch's interval of 80 ± 0 and 50 ± 10 with two seeds each: 12.7 deviations of the mean, which is 10.
+    assert ours["beside cta (95%)"] == "+30.0 [-97.1, +157.1]" and ours["reach"] == "0"
+    assert changed["beside cta (95%)"] == "+0.0" and changed["by presses, %"] == "–"
+    assert (hiql["tasks, %"], hiql["by presses, %"], hiql["reach"]) == ("–", "100.0", "3")
+    assert [*boards(tmp_path, capsys, "--agents", "gcivl")] == ["gcivl", "gcivl (lr=0.1)"]
+
+
+def test_a_block_with_results_of_its_own(tmp_path, capsys):
+    key = CellKey("lights-2x3-play-v0", "cta")
+    Scores(tmp_path / "mine").add(key, {}, [Score(*key, 0, 100, f"presses{n}", 10, 9) for n in (1, 2, 3)])
+    page = tmp_path / "page.md"
+    block = "<!-- table: boards{} -->\n<!-- /table -->\n"
+    picture = "<!-- presses: here.png --results mine -->\n<!-- /presses -->\n"
+    page.write_text(block.format("") + block.format(" --results mine") + picture)
+    (tmp_path / "none").mkdir()
+    for words in (["--update", str(page)], ["--check", str(page)]):
+        assert run(["table", *words, "--results", str(tmp_path / "none")]) == 0
+    text = page.read_text()
+    assert text.count("No results yet") == 1 and "| 90.0 | 3 |" in text and "](here.png)" in text
 
 
 def test_the_page_shows_its_records():

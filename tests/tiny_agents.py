@@ -9,6 +9,7 @@ import numpy as np
 
 from cta.agents import Agent, Networks, Spec, find
 from cta.config import ActorConfig, ConditionedConfig, CrlConfig, QrlConfig, TwoLevelConfig
+from cta.goals import RowTable
 
 SPEC = Spec(6, 3)
 SIZES = {
@@ -53,12 +54,15 @@ def with_targets(agent: Agent, spec: Spec = SPEC, key: int = 1) -> tuple[Network
     return {name: fill(name, 0) for name in shapes}, {name: fill(name, 1) for name in agent.targets()}
 
 
-def batch_of(rows: int = 8, spec: Spec = SPEC) -> dict[str, jax.Array]:
-    """Random numbers in every field any agent reads; every fourth value goal is reached."""
+def batch_of(rows: int = 8, spec: Spec = SPEC, agent: Agent | None = None) -> dict[str, jax.Array]:
+    """Random numbers in every field that our agents read, or this agent draws; every fourth value goal is reached."""
     names = ["observations", "next_observations", "value_goals", "actor_goals", "contrastive_goals"]
     names += ["low_actor_goals", "high_actor_goals", "high_actor_targets"]
-    rng = np.random.default_rng(3)
+    rng, more = np.random.default_rng(3), np.random.default_rng(5)
     batch = {name: rng.standard_normal((rows, *spec.observation_shape)) for name in names}
+    table = RowTable(jnp.arange(50), jnp.full(51, 49))
+    drawn = jax.eval_shape(lambda key: agent.draw(key, table), jax.random.key(0)) if agent else {}
+    batch |= {name: more.standard_normal((rows, *spec.observation_shape)) for name in drawn if name not in names}
     success = np.arange(rows) % 4 == 0
     actions = np.clip(rng.standard_normal((rows, spec.action_dim)), -1, 1)
     batch |= {"actions": actions, "rewards": success - 1.0, "masks": 1.0 - success}

@@ -18,6 +18,8 @@ class Data:
     """Random rows, in episodes of 1,001."""
     observation_dim: Count = 83
     """Columns of a random observation."""
+    image_size: int = 0
+    """Random images of so many pixels a side, three channels, in place of random vectors."""
     action_dim: Count = 5
     """Columns of a random action."""
     seconds: Positive = 20.0

@@ -4,6 +4,7 @@ Every case has a process of its own, so that peaks of memory are the case's, and
 `python -m cta.bench.cases` reads a request as JSON from standard input and prints its entries as the last line.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -19,7 +20,7 @@ import numpy as np
 
 from cta.agents import Agent, find
 from cta.bench import Data
-from cta.bench.clock import BLOCK
+from cta.bench.clock import BLOCK, when_warm
 from cta.compilation import enable_cache, keep_programs
 from cta.data import TrajectoryDataset
 from cta.envs.datasets import open_dataset
@@ -34,10 +35,16 @@ from cta.training.source import open_source
 
 Entry = dict[str, Any]
 """One measurement of a record: `what`, the facts of its case, and numbers."""
+Measured = tuple[list[Entry], dict[str, Any]]
+"""Entries, and the hardware they were measured on."""
 EPISODE_ROWS = 1001
 """Rows of a synthetic episode, those of OGBench's manipulation data."""
 MODULES = dict.fromkeys(("train", "start", "compare", "profile"), "training") | {"reference": "reference"}
 """Kinds of measurements of a case, and where the functions measure_KIND(case, dataset) → entries are."""
+
+
+READY = "ready"
+"""What a process says when it is warm, and what it waits for then."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +55,18 @@ class Case(Data):
     seeds: int = 1
     batch_size: int = 0
 
+    def __str__(self) -> str:
+        return f"{self.agent}, seeds {self.seeds}, batch {self.batch_size or 'default'}"
+
     def open_data(self) -> TrajectoryDataset:
-        """The rows themselves. Random ones are normal observations and uniform actions, in whole episodes."""
+        """The rows themselves. Random ones are normal vectors or images and uniform actions, in whole episodes."""
         if self.dataset is not None:
             return open_dataset(self.dataset, dataset_dir=self.dataset_dir)[1]
         rng = np.random.default_rng(0)
-        observations = rng.standard_normal((self.rows, self.observation_dim), dtype=np.float32)
+        if self.image_size:
+            observations = rng.integers(0, 256, (self.rows, self.image_size, self.image_size, 3), dtype=np.uint8)
+        else:
+            observations = rng.standard_normal((self.rows, self.observation_dim), dtype=np.float32)
         actions = 2 * rng.random((self.rows, self.action_dim), dtype=np.float32) - 1
         terminals = np.zeros(self.rows, bool)
         terminals[EPISODE_ROWS - 1 :: EPISODE_ROWS] = True
@@ -73,13 +86,14 @@ class Case(Data):
 
     def entry(self, what: str, **measured: Any) -> Entry:
         """An entry of this case: its facts, and what was measured (`seeds` may differ from the case's)."""
-        shape = f"random {self.rows}x{self.observation_dim}, {self.action_dim} actions"
+        columns = f"{self.image_size}x{self.image_size}x3" if self.image_size else f"{self.observation_dim}"
+        shape = f"random {self.rows}x{columns}, {self.action_dim} actions"
         facts = {"agent": self.agent, "dataset": self.dataset or shape}
         facts |= {"batch_size": self.build().config.batch_size, "seeds": self.seeds, "kernels": self.kernels}
         return {"what": what, **facts, **measured}
 
 
-def measure_case(case: Case, kinds: Sequence[str]) -> Iterator[tuple[list[Entry], dict[str, Any]]]:
+def measure_case(case: Case, kinds: Sequence[str]) -> Iterator[Measured]:
     """Entries of each kind as they come, and the hardware they were measured on.
 
     Kinds share a compilation cache that begins empty, so a second start after training is a warm one.
@@ -95,18 +109,82 @@ def measure_case(case: Case, kinds: Sequence[str]) -> Iterator[tuple[list[Entry]
             yield entries, machine
 
 
-def _ask(case: Case, kind: str, cache: str) -> tuple[list[Entry], dict[str, Any]]:
-    # The package may stand on PYTHONPATH only, and the folder we were started from must not hide it.
-    path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "PYTHONPATH": path, "JAX_COMPILATION_CACHE_DIR": cache}
-    call, request = [*PYTHON, "-m", "cta.bench.cases"], json.dumps({"case": asdict(case), "do": kind})
-    # An interruption kills the child: `run` does not leave it training.
-    done = subprocess.run(call, env=environment, input=request, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        reason = done.stdout.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-        raise CtaError(f"measuring {case.agent} failed: {reason[0]}")
-    found = json.loads(done.stdout.splitlines()[-1])
-    return found["entries"], found["hardware"]
+def measure_together(cases: Sequence[Case], kind: str) -> Iterator[tuple[Case, Measured]]:
+    """Each case with its entries: all are started and compiled side by side, and then measured one after the other.
+
+    Warm starts are not measured. What is compiled at the same time waits for the same cores: compile times are longer.
+    """
+    with tempfile.TemporaryDirectory(prefix="cta-bench-xla-") as cache, contextlib.ExitStack() as children:
+        # Else the first process takes the accelerator's memory.
+        apart = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        started = [
+            (case, children.enter_context(_Child(case, kind, f"{cache}/{i}", wait=True, **apart)))
+            for i, case in enumerate(cases)
+        ]
+        for _, child in started:
+            child.until_ready()
+        failed = []
+        for case, child in started:
+            try:
+                yield case, child.result(case)
+            except CtaError as error:
+                failed.append(str(error))
+        if failed:
+            raise CtaError("; ".join(failed))
+
+
+class _Child(subprocess.Popen):
+    """A process that measures one case."""
+
+    def __init__(self, case: Case, kind: str, cache: str, *, wait: bool = False, **variables: str):
+        # The package may stand on PYTHONPATH only, and the folder we were started from must not hide it.
+        path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = {**os.environ, **variables, "PYTHONPATH": path, "JAX_COMPILATION_CACHE_DIR": cache}
+        call = [*PYTHON, "-m", "cta.bench.cases"]
+        super().__init__(call, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._last = ""
+        self._tell(json.dumps({"case": asdict(case), "do": kind, "wait": wait}))
+
+    def __exit__(self, *reason: Any) -> None:
+        self.kill()  # an interruption does not leave it training
+        if self.stdin:
+            with contextlib.suppress(BrokenPipeError):  # what a process that failed has not read
+                self.stdin.close()
+        super().__exit__(*reason)
+
+    def _tell(self, line: str) -> None:
+        assert self.stdin
+        with contextlib.suppress(BrokenPipeError):  # it has failed, and said why
+            print(line, file=self.stdin, flush=True)
+
+    def until_ready(self) -> None:
+        """Wait until it is warm, or has failed."""
+        assert self.stdout
+        for line in self.stdout:
+            self._last = line
+            if line.strip() == READY:
+                return
+
+    def result(self, case: Case) -> Measured:
+        """Let it measure."""
+        assert self.stdout
+        self._tell(READY)
+        for line in self.stdout:
+            self._last = line
+        if code := self.wait():
+            raise CtaError(f"measuring {case.agent} failed: {self._last.strip() or f'exit code {code}'}")
+        found = json.loads(self._last)
+        return found["entries"], found["hardware"]
+
+
+def _ask(case: Case, kind: str, cache: str) -> Measured:
+    with _Child(case, kind, cache) as child:
+        return child.result(case)
+
+
+def _take_turns() -> None:
+    print(READY, flush=True)
+    sys.stdin.readline()
 
 
 def main() -> int:
@@ -114,7 +192,9 @@ def main() -> int:
     enable_cache()
     keep_programs()
     try:
-        request = json.loads(sys.stdin.read())
+        request = json.loads(sys.stdin.readline())
+        if request["wait"]:
+            when_warm.append(_take_turns)
         case = Case(**request["case"])
         measure = getattr(import_module(f"cta.bench.{MODULES[kind := request['do']]}"), f"measure_{kind}")
         entries = measure(case, case.open_data())

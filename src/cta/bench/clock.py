@@ -14,6 +14,10 @@ BLOCK = 500
 """Steps of a block at most, as in training."""
 
 
+when_warm: list[Callable[[], object]] = []
+"""Called when everything is compiled and warm, before anything is measured: `cta bench --together` waits there."""
+
+
 class Span(NamedTuple):
     """Steps taken, and the time they took: by the clock, and of all processor cores together."""
 
@@ -55,6 +59,7 @@ def repeat(run: Run, *, seconds: float, largest: int = BLOCK) -> Span:
     """
     least = _least()
     count = _warm(run, largest, least)
+    _ready()
     steps, wall, cpu = 0, 0.0, 0.0
     while not steps or wall < seconds:
         span = timed(run, count)
@@ -71,10 +76,16 @@ def interleave(
     The first asks for steps as `repeat` does, the second, unless they are `alike`, never for more than a CPU needs.
     """
     ours, theirs = _warm(first, largest, _least()), _warm(second, largest, _least() if alike else LEAST)
+    _ready()
     begin, pairs = time.perf_counter(), []
     while len(pairs) < 3 or time.perf_counter() - begin < seconds:
         pairs.append((timed(first, ours), timed(second, theirs)))
     return pairs
+
+
+def _ready() -> None:
+    for call in when_warm:
+        call()
 
 
 def _least() -> int:

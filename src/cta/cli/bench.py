@@ -60,6 +60,8 @@ class Command(Data):
     """Also measure the plain per-step loop: one jitted update per step, batches drawn on the host."""
     profile: bool = False
     """With train: also sum up the device's time by kind of kernel."""
+    together: bool = False
+    """Start and compile all cases side by side, then measure one after the other: less time for many agents."""
     worlds: str = ""
     """Simulated worlds, with commas between them (default: all)."""
     out: Path | None = None
@@ -96,14 +98,17 @@ class Command(Data):
         for case in wanted:
             case.build()  # complains about unknown names before anything is measured
         console = Console(stderr=True, highlight=False)
+        if self.together:
+            for kind in kinds:
+                with console.status(f"{len(wanted)} cases: compiling, then measuring {kind}, {self.seconds:g} s each"):
+                    for case, (found, hardware) in cases.measure_together(wanted, kind):
+                        _tell(console, case, found[0])
+                        yield found, hardware
+            return
         for case in wanted:
-            name = f"{case.agent}, seeds {case.seeds}, batch {case.batch_size or 'default'}"
-            with console.status(f"{name}: compiling and measuring {', '.join(kinds)}, {self.seconds:g} s each"):
+            with console.status(f"{case}: compiling and measuring {', '.join(kinds)}, {self.seconds:g} s each"):
                 for found, hardware in cases.measure_case(case, kinds):
-                    if found[0]["what"] == "train":
-                        console.print(f"{name}: {found[0]['seed_steps_per_s']:,.0f} seed-steps/s")
-                    if found[0]["what"] == "compare":
-                        console.print(f"{name}: fused kernels {found[0]['ratio']:.2f} times as fast as plain ones")
+                    _tell(console, case, found[0])
                     yield found, hardware
 
     def _simulation(self) -> Measured:
@@ -111,6 +116,14 @@ class Command(Data):
 
         for entry in measure_worlds(words(self.worlds), seconds=self.seconds):
             yield [entry], provenance.hardware()
+
+
+def _tell(console: Console, case: object, entry: Entry) -> None:
+    """A line for a rate as it comes."""
+    if entry["what"] == "train":
+        console.print(f"{case}: {entry['seed_steps_per_s']:,.0f} seed-steps/s")
+    if entry["what"] == "compare":
+        console.print(f"{case}: fused kernels {entry['ratio']:.2f} times as fast as plain ones")
 
 
 def _numbers(flag: str, text: str, *, least: int) -> list[int]:

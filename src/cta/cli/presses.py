@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 from tyro.conf import Positional, arg
 
-from cta.cli.options import Checkpoints, RunFolders, Unverified
+from cta.cli.options import Checkpoints, OwnAgent, RunFolders, Unverified
 from cta.envs.lights import board_of, read_board
 from cta.envs.names import known_spec
 from cta.errors import CtaError
@@ -85,6 +85,7 @@ class Order:
     """Pairs for each number of presses."""
     most: Count | None = None
     """The largest number of presses (default: what the hardest goal needs)."""
+    agent: OwnAgent = None
     unverified: Unverified = False
 
     def __call__(self) -> None:
@@ -95,7 +96,7 @@ class Order:
         from cta.experiment.candidates import candidates
 
         for folder in self.runs:
-            run = Run(str(folder), unverified=self.unverified)
+            run = Run(str(folder), agent=self.agent, unverified=self.unverified)
             check_writable(run.path)
             name = run.config.dataset_name
             board_of(name)

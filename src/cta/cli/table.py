@@ -1,6 +1,5 @@
 """cta table"""
 
-import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ class Command:
       cta table main --ours                           only what we have
       cta table main --agents cta,hiql-analogy --format latex > table.tex
       cta table ooc --format csv
+      cta table boards --results mine                 agents on boards of lights, beside CTA (docs/beyond.md)
       cta table --update README.md                    fill the blocks `<!-- table: main --ours -->` … `<!-- /table -->`
                                                       and draw `<!-- curves: FILE.png -->` … `<!-- /curves -->`
                                                       and `<!-- pairs: FILE.png -->` … `<!-- /pairs -->`
@@ -41,10 +41,10 @@ class Command:
     """
 
     name: Annotated[
-        Positional[Literal["main", "ooc", "gcb", "maze", "pixel", "noisy", "hierarchy", "presses"] | None],
+        Positional[Literal["main", "ooc", "gcb", "maze", "pixel", "noisy", "hierarchy", "presses", "boards"] | None],
         arg(metavar="TABLE"),
     ] = None
-    """main, ooc, gcb, maze, pixel, noisy, hierarchy, or presses, which is ours alone."""
+    """main, ooc, gcb, maze, pixel, noisy, hierarchy; ours alone: presses, boards."""
     format: Literal["terminal", "markdown", "latex", "csv"] = "terminal"
     """How to print it."""
     results: Path = DEFAULT
@@ -80,7 +80,7 @@ class Command:
         elif self.update or self.check:
             return self._fill(scores)
         elif self.name is None:
-            raise CtaError("which table? main, ooc, gcb, maze, pixel, noisy, hierarchy or presses")
+            raise CtaError("which table? main, ooc, gcb, maze, pixel, noisy, hierarchy, presses or boards")
         else:
             table = build(self.name, scores, self.selection)
             if self.ours and not table.lines:
@@ -109,21 +109,30 @@ class Command:
 
 
 def filler(document: Path, scores: Scores, *, draw: bool) -> Callable[[str, list[str]], str]:
-    """What makes the blocks of a document; pictures are drawn anew with `draw`, and only looked at without."""
+    """What makes the blocks of a document; pictures are drawn anew with `draw`, and only looked at without.
+
+    A block takes the options that choose lines, and results of its own: `--results DIR`, as seen from the document.
+    """
+
+    def read(kind: str, words: list[str]) -> tuple[Any, Scores]:
+        asked: Any = tyro.cli(Command, args=words, prog=f"cta table: a block of {document}, {kind}")
+        return asked, scores if asked.results == DEFAULT else Scores(document.parent / asked.results)
 
     def table(words: list[str]) -> str:
-        asked: Any = tyro.cli(Command, args=words, prog=f"cta table {shlex.join(words)}")
+        asked, source = read("table", words)
         if asked.name is None:
             raise CtaError(f"`<!-- table: {' '.join(words)} -->` names no table")
-        return markdown(build(asked.name, scores, asked.selection))
+        return markdown(build(asked.name, source, asked.selection))
 
     def picture(kind: str, words: list[str]) -> str:
         from cta.report.score_figures import FIGURES, digest, drawn_cells, drawn_from
         from cta.report.score_figures import draw as draw_figure
 
-        if len(words) != 1 or not words[0].endswith(".png"):
+        if not words or not words[0].endswith(".png"):
             raise CtaError(f"`<!-- {kind}: {' '.join(words)} -->` names no PNG file")
-        cells, target = drawn_cells(kind, scores), document.parent / words[0]
+        asked, source = read(kind, words[1:])
+        cells, target = drawn_cells(kind, source), document.parent / words[0]
+        cells = [cell for cell in cells if asked.selection.wants(cell.key.dataset, cell.key.agent)]
         if not cells:
             return NOTHING
         if draw and drawn_from(target) != digest(cells):

@@ -88,8 +88,8 @@ def outlook(space: Workspace, rates: Rates, budget: Budget, cores: int) -> str:
     if not left and not any(space.left(cell) for cell in space.plan.cells):
         lines.append(done(space))
     lines += sorted({f"rate of {need.cell.agent}: {need.speed}" for need in left if need.speed})
-    source = "recorded" if rates.episodes_per_core else "assumed"
-    lines.append(f"rate of scoring: {1 / rates.score_seconds(1, 1):.2f} episodes per second and core, {source}")
+    speed = f"{1 / rates.score_seconds(1, 1):.2f} episodes per second and core"
+    lines.append(f"rate of scoring: {speed}, {rates.score_source}")
     return "\n".join(lines)
 
 

@@ -113,8 +113,15 @@ class Rates:
         return rows / (cores * self.guesses.get("rows_per_core", ROWS_PER_CORE))
 
     def score_seconds(self, episodes: int, cores: int) -> float:
-        seen = sorted(self.episodes_per_core) or [self.guesses.get("episodes_per_core", EPISODES_PER_CORE)]
-        return episodes / (cores * seen[len(seen) // 2])
+        """What a plan says of it goes before records, which may be of slower worlds."""
+        seen = sorted(self.episodes_per_core) or [EPISODES_PER_CORE]
+        return episodes / (cores * self.guesses.get("episodes_per_core", seen[len(seen) // 2]))
+
+    @property
+    def score_source(self) -> str:
+        """Where the rate of scoring comes from."""
+        given = "episodes_per_core" in self.guesses
+        return "given in the plan" if given else "recorded" if self.episodes_per_core else "assumed"
 
 
 class Budget:

@@ -8,7 +8,7 @@ from typing import Any
 
 from cta.agents import REGISTRY
 from cta.config import AgentConfig, flat_settings, settings_key, to_dict
-from cta.envs.names import KNOWN
+from cta.envs.names import KNOWN, family
 from cta.errors import CtaError
 from cta.presets import agent_preset
 from cta.scores.pair_table import pair_lines
@@ -16,7 +16,7 @@ from cta.scores.paper import ALL_PAIRS, AVERAGE, OOC, PaperScore, paper_pairs, p
 from cta.scores.protocol import CellScores, short_list, short_steps
 from cta.scores.records import PAIRS, PRESSES, TASKS, by_score, by_seed, notices
 from cta.scores.schema import HELD_OUT, WHOLE, CellKey
-from cta.scores.statistics import Interval, difference, summarise, task_scores
+from cta.scores.statistics import Interval, Summary, difference, summarise, task_scores
 from cta.scores.store import Scores
 
 Line = tuple[str, ...]
@@ -24,6 +24,10 @@ MORE = ("95% CI", "seed numbers", "steps", "episodes", "data")
 COLUMNS = ("dataset", "agent", "paper", "ours", "difference (95%)", "seeds", "IQM", *MORE)
 OOC_COLUMNS = ("dataset", "pair", "agent", "paper", "ours", "seeds", "lenient", *MORE)
 PRESS_COLUMNS = ("dataset", "presses", "agent", "success, %", "95% CI", "seeds", *MORE[1:])
+BOARDS = "boards"
+BOARD_COLUMNS = ("dataset", "agent", "tasks, %", "beside cta (95%)", "by presses, %", "reach", "seeds", *MORE)
+HALF = 50.0
+"""Success in %, from which a number of presses is within an agent's reach."""
 SHOWN = 6
 """Columns for readers; the others are in CSV files."""
 NONE = "–"
@@ -59,6 +63,8 @@ class Selection:
 
 def build(name: str, scores: Scores, selection: Selection) -> Table:
     """The table of this name; an agent or dataset that it cannot have is an error."""
+    if name == BOARDS:
+        return _board_table(scores, selection)
     asked = {OOC: PAIRS}.get(name, PRESSES if name == PRESSES else TASKS)
     parts = [part for cell in scores.cells() for part in cell.parts() if part.rows and part.asked == asked]
     if name != PRESSES:
@@ -197,6 +203,45 @@ def _press_table(cells: Sequence[CellScores]) -> Table:
     lines.sort(key=lambda line: (line[0], int(line[1])))
     notes = ("ours: mean ± standard deviation over seeds, random starts and goals, the same for all agents",)
     return Table("presses: success by the least number of presses, %", PRESS_COLUMNS, lines, notes)
+
+
+def _board_table(scores: Scores, selection: Selection) -> Table:
+    """Agents on boards of lights beside CTA: a line for each, of its tasks and of random goals by presses."""
+    found: dict[CellKey, dict[str, CellScores]] = {}
+    for cell in scores.cells():
+        if family(cell.key.dataset) in ("lights", "puzzle") and cell.key.condition == WHOLE:
+            found[cell.key] = {part.asked: part for part in cell.parts() if part.rows}
+    lines: list[Line] = []
+    for key, parts in found.items():
+        if not parts or not selection.wants(key.dataset, key.agent):
+            continue
+        cta = found.get(CellKey(key.dataset, "cta"), {}).get(TASKS)
+        tasks, presses = parts.get(TASKS), parts.get(PRESSES)
+        mean = beside = by_presses = reach = NONE
+        more: Line = ()
+        if tasks:
+            ours = summarise(tasks.counted())
+            mean, more = str(ours), (str(ours.seeds), *_more(tasks, ours.interval))
+            if cta and cta is not tasks:
+                beside = _gap(ours, summarise(cta.counted()))
+        if presses:
+            by_presses, reach = str(summarise(presses.counted())), str(_reach(presses))
+        lines.append((key.dataset, agent_words(key), mean, beside, by_presses, reach, *more))
+    notes = (
+        "mean ± standard deviation over seeds; beside cta: the difference of the tasks, with Welch's interval",
+        f"reach: up to so many presses every number of them has at least {HALF:.0f}% success",
+    )
+    return Table("boards: success, %", BOARD_COLUMNS, lines, notes)
+
+
+def _gap(ours: Summary, theirs: Summary) -> str:
+    gap, interval = difference(*((one.mean, one.std, one.seeds) for one in (ours, theirs)))
+    return f"{gap:+.1f}" + (f" [{interval[0]:+.1f}, {interval[1]:+.1f}]" if interval else "")
+
+
+def _reach(presses: CellScores) -> int:
+    means = [fmean(by_seed.values()) for by_seed in task_scores(presses.counted()).values()]
+    return next((number for number, mean in enumerate(means) if mean < HALF), len(means))
 
 
 def _preset(key: CellKey, *, small: bool = False) -> AgentConfig | None:

@@ -8,6 +8,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -66,8 +67,23 @@ def bind(source: Source, learner: Learner, *, seeds: int, stacked: bool, graph: 
     return _Resident(learner, source, stacked, loop_options(learner.compiler_options, graph=graph))
 
 
-def _over_seeds(function: Callable, stacked: bool, *axes: int | None) -> Callable:
-    return jax.vmap(function, in_axes=axes) if stacked else function
+def _over_seeds(function: Callable, learner: Learner, stacked: bool, *axes: int | None) -> Callable:
+    """Of stacked seeds, `axes` says which arguments have an axis of seeds, 0, and which are shared, None.
+
+    Images go seed by seed: the convolutions of several seeds at once would be one with groups, which is slow.
+    """
+    if not stacked:
+        return function
+    if learner.spec.image_shape is None:
+        return jax.vmap(function, in_axes=axes)
+
+    def each(*arguments: Any) -> Any:
+        def one(own: dict[int, Any]) -> Any:
+            return function(*[own.get(i, argument) for i, argument in enumerate(arguments)])
+
+        return jax.lax.map(one, {i: arguments[i] for i, axis in enumerate(axes) if axis == 0})
+
+    return each
 
 
 class _Resident:
@@ -79,11 +95,11 @@ class _Resident:
 
         self._data = data
         self.grain = CHUNK if stacked and learner.block >= CHUNK else 1
-        self._run = jax.jit(_over_seeds(learner.run, stacked, 0, 0, None, None), donate_argnums=0)
-        chunk = _over_seeds(run_chunk, stacked, 0, 0, None)
+        self._run = jax.jit(_over_seeds(learner.run, learner, stacked, 0, 0, None, None), donate_argnums=0)
+        chunk = _over_seeds(run_chunk, learner, stacked, 0, 0, None)
         recipe = f"{type(learner)} {learner.agent!r} {learner.spec} {CHUNK} {stacked} {options}"
         self._run_chunk = KeptProgram(jax.jit(chunk, donate_argnums=0, compiler_options=options), recipe)
-        self._validate = jax.jit(_over_seeds(learner.validate, stacked, 0, 0, None))
+        self._validate = jax.jit(_over_seeds(learner.validate, learner, stacked, 0, 0, None))
 
     def run(self, lane: int, state: TrainState, keys: Keys, step: int, count: int) -> TrainState:
         """Advance a state that stands at `step` by `count` steps and wait for it. One lane for each state."""
@@ -116,10 +132,12 @@ class _Streamed:
         def draw_slice(keys: Keys, step: Array, table: RowTable) -> dict[str, Array]:
             return learner.draw(keys, step, table, self.steps)
 
-        self._run = jax.jit(_over_seeds(learner.run_slice, stacked, 0, 0, None, 0, None, None), donate_argnums=0)
-        self._validate = jax.jit(_over_seeds(learner.validate_slice, stacked, 0, 0, None, 0))
-        self._draw_slice = jax.jit(_over_seeds(draw_slice, stacked, 0, None, None))
-        self._draw_one = jax.jit(_over_seeds(learner.draw_validation, stacked, 0, None, None))
+        self._run = jax.jit(
+            _over_seeds(learner.run_slice, learner, stacked, 0, 0, None, 0, None, None), donate_argnums=0
+        )
+        self._validate = jax.jit(_over_seeds(learner.validate_slice, learner, stacked, 0, 0, None, 0))
+        self._draw_slice = jax.jit(_over_seeds(draw_slice, learner, stacked, 0, None, None))
+        self._draw_one = jax.jit(_over_seeds(learner.draw_validation, learner, stacked, 0, None, None))
         # One thread a lane: fetching is memory (or disk) bound, and lanes train at the same time.
         self._threads = ThreadPoolExecutor(1 if stacked else seeds, thread_name_prefix="fetch")
         self._lanes: dict[int, _Lane] = {}
