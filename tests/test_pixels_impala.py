@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cta.nn.impala import Conv, Impala, Stack
+from cta.nn.impala import Conv, Impala, Stack, max_pool
 
 ENCODER = Impala(jax.random.key(0), 3)
 SMALL = Impala(jax.random.key(0), 3, size=(8, 8))
@@ -84,3 +84,17 @@ def test_a_convolution_by_hand():
 def test_every_parameter_gets_a_gradient():
     grads = jax.jit(jax.grad(lambda e: (e(images(4, 8, 8, 3)) ** 2).sum()))(SMALL)
     assert all(jnp.abs(g).max() > 0 for g in jax.tree.leaves(grads))
+
+
+@pytest.mark.parametrize("size", [(64, 64), (7, 10), (2, 1), (8, 8)])
+def test_the_gradient_of_pooling_is_that_of_the_compiler(size):
+    """Rounded to whole numbers, so that many are equal; (8, 8) holds zeros alone."""
+    x = jnp.round(2 * jax.random.normal(jax.random.key(0), (3, *size, 4))) * (size != (8, 8))
+    weights = jax.random.normal(jax.random.key(1), max_pool(x).shape)
+
+    def plain(x):
+        return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+
+    ours, theirs = (jax.grad(lambda x, f=f: jnp.sum(weights * f(x)))(x) for f in (max_pool, plain))
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    assert np.count_nonzero(np.asarray(ours)) > 0

@@ -5,6 +5,7 @@ from math import ceil
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Num, PRNGKeyArray
 
 from cta.nn.layers import Mlp
@@ -29,6 +30,34 @@ class Conv(eqx.Module):
         return jax.lax.conv_general_dilated(x, self.kernel, (1, 1), "SAME", dimension_numbers=layout) + self.bias
 
 
+@jax.custom_vjp
+def max_pool(x: Float[Array, "batch h w c"]) -> Float[Array, "batch h2 w2 c"]:
+    """3×3 max-pool, stride 2, SAME. Of equal numbers the first of a window gets its gradient."""
+    return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+
+
+def _max_pool_back(kept: tuple[Array, Array], dy: Array) -> tuple[Array]:
+    """Place by place of the windows, in elementwise operations: compilers scatter one number after the other."""
+    x, y = kept
+    pads = jax.lax.padtype_to_pads(x.shape[1:3], (3, 3), (2, 2), "SAME")
+    padded = jnp.pad(x, ((0, 0), *pads, (0, 0)), constant_values=-jnp.inf)
+    spans = [2 * n - 1 for n in y.shape[1:3]]
+    given, dx = jnp.zeros(y.shape, bool), jnp.zeros_like(x)
+    for at in np.ndindex(3, 3):
+        rows, columns = (slice(i, i + span, 2) for i, span in zip(at, spans, strict=True))
+        taker = (padded[:, rows, columns] == y) & ~given
+        given |= taker
+        places = [
+            (i - low, n - (i - low) - span, 1)
+            for i, span, n, (low, _) in zip(at, spans, x.shape[1:3], pads, strict=True)
+        ]
+        dx += jax.lax.pad(jnp.where(taker, dy, 0), jnp.zeros((), dy.dtype), ((0, 0, 0), *places, (0, 0, 0)))
+    return (dx,)
+
+
+max_pool.defvjp(lambda x: ((y := max_pool(x)), (x, y)), _max_pool_back)
+
+
 class Stack(eqx.Module):
     """Convolution → 3×3 max-pool, stride 2, SAME → x + conv(relu(conv(relu(x))))."""
 
@@ -41,8 +70,7 @@ class Stack(eqx.Module):
         self.residual = (Conv(keys[1], outputs, outputs), Conv(keys[2], outputs, outputs))
 
     def __call__(self, x: Float[Array, "batch h w in"]) -> Float[Array, "batch h2 w2 out"]:
-        x = self.first(x)
-        x = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+        x = max_pool(self.first(x))
         y = x
         for conv in self.residual:
             y = conv(jax.nn.relu(y))
