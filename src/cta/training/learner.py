@@ -1,5 +1,6 @@
 """One optimiser step, and a block of many of them, as pure functions of (state, data, key)."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -174,7 +175,7 @@ class Learner:
             batch = gather(data.observations, data.actions, {name: index[i] for name, index in rows.items()})
             return self._step(carried, keys, batch)
 
-        return self._close(jax.lax.fori_loop(0, count, body, self._open(state)), state)
+        return self._close(_repeat(0, count, body, self._open(state)), state)
 
     def run_slice(
         self,
@@ -190,7 +191,7 @@ class Learner:
         def body(i: Array, carried: Any) -> Any:
             return self._step(carried, keys, _fetched_batch(actions, jax.tree.map(lambda x: x[i], part)))
 
-        return self._close(jax.lax.fori_loop(first, first + count, body, self._open(state)), state)
+        return self._close(_repeat(first, count, body, self._open(state)), state)
 
     def _open(self, state: TrainState) -> Any:
         """What steps carry in place of a state: here the state itself."""
@@ -222,6 +223,13 @@ class Learner:
     def _measure(self, state: TrainState, keys: Keys, batch: Batch) -> Metrics:
         key = jax.random.fold_in(keys.validation, state.step)
         return self._loss(state.networks, state.targets, self._augment(state, keys, batch), key)[1]
+
+
+def _repeat(first: int | Array, count: int | Array, body: Callable[[Array, Any], Any], carried: Any) -> Any:
+    """`body` for the steps from `first` on; a single one, if known when compiling, without a loop."""
+    if isinstance(count, int) and count == 1:
+        return body(jnp.asarray(first), carried)
+    return jax.lax.fori_loop(first, first + count, body, carried)
 
 
 def _fetched_batch(actions: Float[Array, "rows act"], part: Slice) -> Batch:

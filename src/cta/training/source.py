@@ -86,24 +86,32 @@ def _over_seeds(function: Callable, learner: Learner, stacked: bool, *axes: int 
     return each
 
 
+def _one_by_one(learner: Learner, stacked: bool) -> bool:
+    """Whether every step is a call: a CPU's convolutions inside a loop are ten times as slow as outside of it."""
+    return learner.spec.image_shape is not None and not stacked and jax.default_backend() == "cpu"
+
+
 class _Resident:
     """A source bound to a learner. Steps are best taken in multiples of `grain`."""
 
     def __init__(self, learner: Learner, data: DeviceData, stacked: bool, options: dict[str, str] | None):
-        def run_chunk(state: TrainState, keys: Keys, data: DeviceData) -> TrainState:
-            return learner.run(state, keys, data, CHUNK)
-
         self._data = data
         self.grain = CHUNK if stacked and learner.block >= CHUNK else 1
+        self._fixed = self.grain > 1 or _one_by_one(learner, stacked)
+        """Whether whole grains have a program of their own."""
+
+        def run_chunk(state: TrainState, keys: Keys, data: DeviceData) -> TrainState:
+            return learner.run(state, keys, data, self.grain)
+
         self._run = jax.jit(_over_seeds(learner.run, learner, stacked, 0, 0, None, None), donate_argnums=0)
         chunk = _over_seeds(run_chunk, learner, stacked, 0, 0, None)
-        recipe = f"{type(learner)} {learner.agent!r} {learner.spec} {CHUNK} {stacked} {options}"
+        recipe = f"{type(learner)} {learner.agent!r} {learner.spec} {self.grain} {stacked} {options}"
         self._run_chunk = KeptProgram(jax.jit(chunk, donate_argnums=0, compiler_options=options), recipe)
         self._validate = jax.jit(_over_seeds(learner.validate, learner, stacked, 0, 0, None))
 
     def run(self, lane: int, state: TrainState, keys: Keys, step: int, count: int) -> TrainState:
         """Advance a state that stands at `step` by `count` steps and wait for it. One lane for each state."""
-        while self.grain > 1 and count >= self.grain:
+        while self._fixed and count >= self.grain:
             state = self._run_chunk(state, keys, self._data)
             count -= self.grain
         if count:
@@ -132,9 +140,9 @@ class _Streamed:
         def draw_slice(keys: Keys, step: Array, table: RowTable) -> dict[str, Array]:
             return learner.draw(keys, step, table, self.steps)
 
-        self._run = jax.jit(
-            _over_seeds(learner.run_slice, learner, stacked, 0, 0, None, 0, None, None), donate_argnums=0
-        )
+        self._one_by_one = _one_by_one(learner, stacked)
+        run = _over_seeds(learner.run_slice, learner, stacked, 0, 0, None, 0, None, None)
+        self._run = jax.jit(run, donate_argnums=0, static_argnums=5 if self._one_by_one else ())
         self._validate = jax.jit(_over_seeds(learner.validate_slice, learner, stacked, 0, 0, None, 0))
         self._draw_slice = jax.jit(_over_seeds(draw_slice, learner, stacked, 0, None, None))
         self._draw_one = jax.jit(_over_seeds(learner.draw_validation, learner, stacked, 0, None, None))
@@ -147,7 +155,7 @@ class _Streamed:
         if reader is None or reader.step != step:  # the first run, or one after a restore
             reader = self._lanes[lane] = _Lane(self, keys, step)
         while count:
-            part, first, size = reader.take(count)
+            part, first, size = reader.take(1 if self._one_by_one else count)
             state = self._run(state, keys, self._source.actions, part, first, size)
             # Waiting bounds how many slices are alive; the next ones are fetched meanwhile.
             jax.block_until_ready(state)
