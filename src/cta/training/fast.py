@@ -114,10 +114,11 @@ class FastLearner(Learner):
         return self.loss(self.pack(networks), self.pack(targets), self._blank_batch(), key)[0]
 
     def pack(self, networks: Networks) -> Weights:
-        """Networks, or their targets, as steps want them."""
-        return self._copied(self._laid(networks))
+        """Networks, or their targets, as the loss wants them."""
+        return Weights.of(pack(networks, self._together), self.dtype)
 
     def _laid(self, networks: Networks) -> Networks:
+        """Networks, moments or targets as steps want them."""
         packed = pack(networks, self._together)
         return slots.lay(self._forms, packed) if self._forms else packed
 
@@ -187,7 +188,8 @@ class FastLearner(Learner):
         adam = {name: slot[0] for name, slot in state.optimizer.items()}
         mu, nu = (self._laid({name: getattr(a, moment) for name, a in adam.items()}) for moment in ("mu", "nu"))
         sums = jnp.stack([state.sums[name] for name in sorted(state.sums)])
-        return Packed(self.pack(state.networks), self.pack(state.targets), (mu, nu), state.step, sums, state.bad)
+        weights, targets = (self._copied(self._laid(part)) for part in (state.networks, state.targets))
+        return Packed(weights, targets, (mu, nu), state.step, sums, state.bad)
 
     def _unpacked(self, packed: Networks, like: Networks) -> Networks:
         together = self._together if set(self._together) <= set(like) else ()
