@@ -148,7 +148,9 @@ class FastLearner(Learner):
         before = carried.weights.networks
         networks, moments = self._adam_step(before, carried.moments, grads, step)
         with jax.named_scope("adam"):  # which moves the targets in the same pass over memory
-            targets = self._followed({name: before[name] for name in carried.targets.networks}, carried.targets.networks)
+            targets = self._followed(
+                {name: before[name] for name in carried.targets.networks}, carried.targets.networks
+            )
             weights, kept = (self._copied(found) for found in (networks, targets))
         return weights, kept, moments
 
@@ -171,7 +173,9 @@ class FastLearner(Learner):
         return slots.trees(structure, new, carried.targets.networks)
 
     @jax.named_scope("adam")
-    def _adam_step(self, weights: Any, moments: tuple[Any, Any], grads: Any, step: Array) -> tuple[Any, tuple[Any, Any]]:
+    def _adam_step(
+        self, weights: Any, moments: tuple[Any, Any], grads: Any, step: Array
+    ) -> tuple[Any, tuple[Any, Any]]:
         """Adam as Optax computes it, in one pass over each array."""
         (b1, b2), lr = DECAYS, self.agent.config.lr
         mu = jax.tree.map(lambda g, m: (1 - b1) * g + b1 * m, grads, moments[0])
