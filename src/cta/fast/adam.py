@@ -40,8 +40,8 @@ LEAST = 16
 class Slot(NamedTuple):
     """All that a step changes at a kernel.
 
-    To differentiation it is what a layer learns by, and its cotangent is no gradient but the slot after the step. So it
-    has to be used once.
+    To differentiation it is what a layer learns by, and its cotangent is no gradient but the slot after the step. So a
+    differentiated loss has to use it exactly once: cotangents of two uses are added, that of none is zero.
     """
 
     weight: Float[Array, "groups in out"]
@@ -76,7 +76,7 @@ def _side(length: int, most: int) -> int:
 
 def _move(copies: int, rows: int, tile: Tile, fan: bool, *refs: Any) -> None:
     x, dy, numbers, *state = refs
-    count = 3 if len(state) == 7 else 4
+    count = 3 if len(state) == 7 else 4  # weight, moments, perhaps the target; out of it come copies, too
     old, new = state[:count], state[count:]
     before = [ref[...] for ref in old] if tile.early else None
     dtype = x.dtype

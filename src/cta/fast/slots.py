@@ -90,7 +90,8 @@ def flat(structure: Any, weights: Weights, targets: Weights, moments: tuple[Netw
         return structure.flatten_up_to({**part, **blank})
 
     mean, square = map(whole, moments)
-    return Laid(*map(whole, weights), (mean, square), *map(whole, targets))
+    full, low, target, target_low = map(whole, (*weights, *targets))
+    return Laid(full, low, (mean, square), target, target_low)
 
 
 def joined(found: list, others: Iterator[tuple[Any, ...]], old: Laid) -> Laid:
