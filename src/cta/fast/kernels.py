@@ -10,7 +10,7 @@ A layer's `vectors` are (groups, 3, out): bias, and scale and offset of the norm
 import math
 import re
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,9 +28,21 @@ INNER = 0.7978845608028654  # √(2/π)
 CUBIC = 0.044715
 
 
-NUMBERS, ROWS, WARPS = 4096, 16, 4
-"""What one program handles: so many numbers and rows at most, with so many warps. Of seven to nine choices for each
-kernel the fastest on an H200, or within a tenth of it, at the shapes of CTA with 4 and 8 seeds."""
+class Work(NamedTuple):
+    """What a program handles at a time, so many numbers and rows at most, how often, and with how many warps.
+
+    One that does it several times reads its layer's vectors once, and writes their gradients' sums once.
+    """
+
+    numbers: int = 4096
+    rows: int = 16
+    times: int = 1
+    warps: int = 4
+
+
+WORK = {name: Work() for name in ("activate", "activate_back", "pair", "pair_back")}
+"""Of seven to nine choices for each kernel the fastest on an H200, or within a tenth of it, at the shapes of CTA with 4
+and 8 seeds."""
 
 
 OLDEST = 8
@@ -98,61 +110,100 @@ class _Layer:
         if self.norm:
             self.scale, self.offset = ref[1][None], ref[2][None]
 
-    def product(self, ref: Any) -> Array:
+    def product(self, u: Array) -> Array:
         """The product with its bias."""
-        return ref[...].astype(jnp.float32) + self.bias
+        return u.astype(jnp.float32) + self.bias
 
     def forward(self, u: Array) -> Array:
         a = gelu(u)
         return _unit_rows(a)[0] * self.scale + self.offset if self.norm else a
 
-    def backward(self, u: Array, dy: Array, sums: Any) -> Array:
-        """The gradient at u; those at the vectors, summed over this program's rows, go to `sums`."""
-        back = dy
+    def backward(self, u: Array, dy: Array) -> tuple[Array, list[Array]]:
+        """Gradients at u, and at the vectors, the latter row by row."""
+        back, others = dy, []
         if self.norm:
             unit, inverse = _unit_rows(gelu(u))
-            sums[1] = jnp.sum(dy * unit, axis=0)
-            sums[2] = jnp.sum(dy, axis=0)
+            others = [dy * unit, dy]
             back = dy * self.scale
             width = u.size // u.shape[0]
             back = inverse * (back - _row_sum(back) / width - unit * (_row_sum(back * unit) / width))
         du = back * gelu_slope(u)
-        sums[0] = jnp.sum(du, axis=0)
-        return du
+        return du, [du, *others]
 
 
-def _write(found: Array, y: Any, live: tuple[Any, ...], live_blocks: int) -> None:
-    """To `y`, and the live rows once more to an array of their own, if there is one."""
+def _in_turn(rows: int, count: int, do: Any, sums: tuple[Any, ...] = ()) -> None:
+    """`do` for `count` rows after `count` rows; what it gives is added up over all rows and goes to `sums`."""
+    if rows == count:
+        found = do(slice(None))
+    else:
+        start = [[jnp.zeros((count, *ref.shape[1:]), jnp.float32)] * ref.shape[0] for ref in sums]
+
+        def add(k: Any, total: Any) -> Any:
+            return jax.tree.map(jnp.add, total, do(pl.ds(k * count, count)))
+
+        found = lax.fori_loop(0, rows // count, add, start)
+    for ref, values in zip(sums, found, strict=True):
+        for i, value in enumerate(values):
+            ref[i] = jnp.sum(value, axis=0)
+
+
+def _write(found: Array, y: Any, part: Any, live: tuple[Any, ...], is_live: Any) -> None:
+    """To `y`, and live rows once more to an array of their own, if there is one."""
     found = found.astype(y.dtype)
-    y[...] = found
+    y[part] = found
     if live:
 
-        @pl.when(pl.program_id(1) < live_blocks)
+        @pl.when(is_live)
         def _() -> None:
-            live[0][...] = found
+            live[0][part] = found
 
 
-def _activate(live_blocks: int, u: Any, vectors: Any, y: Any, *live: Any) -> None:
+def _activate(live_blocks: int, count: int, u: Any, vectors: Any, y: Any, *live: Any) -> None:
+    layer, is_live = _Layer(vectors), pl.program_id(1) < live_blocks
+
+    def do(part: Any) -> list:
+        _write(layer.forward(layer.product(u[part])), y, part, live, is_live)
+        return []
+
+    _in_turn(u.shape[0], count, do)
+
+
+def _activate_back(count: int, u: Any, vectors: Any, dy: Any, du: Any, sums: Any) -> None:
     layer = _Layer(vectors)
-    _write(layer.forward(layer.product(u)), y, live, live_blocks)
+
+    def do(part: Any) -> list:
+        found, own = layer.backward(layer.product(u[part]), dy[part].astype(jnp.float32))
+        du[part] = found.astype(du.dtype)
+        return [own]
+
+    _in_turn(u.shape[0], count, do, (sums,))
 
 
-def _activate_back(u: Any, vectors: Any, dy: Any, du: Any, sums: Any) -> None:
-    layer = _Layer(vectors)
-    du[...] = layer.backward(layer.product(u), dy[...].astype(jnp.float32), sums).astype(du.dtype)
+def _pair(live_blocks: int, count: int, f: Any, f_vectors: Any, g: Any, g_vectors: Any, h: Any, *live: Any) -> None:
+    left, right, is_live = _Layer(f_vectors), _Layer(g_vectors), pl.program_id(1) < live_blocks
+
+    def do(part: Any) -> list:
+        found = left.forward(left.product(f[part])) * right.forward(right.product(g[part]))
+        _write(jnp.sum(found, axis=-1), h, part, live, is_live)
+        return []
+
+    _in_turn(f.shape[0], count, do)
 
 
-def _pair(live_blocks: int, f: Any, f_vectors: Any, g: Any, g_vectors: Any, h: Any, *live: Any) -> None:
+def _pair_back(
+    count: int, f: Any, f_vectors: Any, g: Any, g_vectors: Any, dh: Any, df: Any, dg: Any, f_sums: Any, g_sums: Any
+) -> None:
     left, right = _Layer(f_vectors), _Layer(g_vectors)
-    found = left.forward(left.product(f)) * right.forward(right.product(g))
-    _write(jnp.sum(found, axis=-1), h, live, live_blocks)
 
+    def do(part: Any) -> list:
+        u, w, back = left.product(f[part]), right.product(g[part]), dh[part].astype(jnp.float32)[:, :, None]
+        found, f_own = left.backward(u, back * right.forward(w))
+        df[part] = found.astype(df.dtype)
+        found, g_own = right.backward(w, back * left.forward(u))
+        dg[part] = found.astype(dg.dtype)
+        return [f_own, g_own]
 
-def _pair_back(f: Any, f_vectors: Any, g: Any, g_vectors: Any, dh: Any, df: Any, dg: Any, f_sums: Any, g_sums: Any):
-    left, right = _Layer(f_vectors), _Layer(g_vectors)
-    u, w, back = left.product(f), right.product(g), dh[...].astype(jnp.float32)[:, :, None]
-    df[...] = left.backward(u, back * right.forward(w), f_sums).astype(df.dtype)
-    dg[...] = right.backward(w, back * left.forward(u), g_sums).astype(dg.dtype)
+    _in_turn(f.shape[0], count, do, (f_sums, g_sums))
 
 
 def _call(kernel: Any, name: str, grid: tuple[int, int], inputs: list, outputs: list) -> list:
@@ -163,7 +214,7 @@ def _call(kernel: Any, name: str, grid: tuple[int, int], inputs: list, outputs: 
         in_specs=[spec for _, spec in inputs],
         out_specs=[spec for _, spec in outputs],
         out_shape=[shape for shape, _ in outputs],
-        compiler_params=triton.CompilerParams(num_warps=WARPS, num_stages=1),
+        compiler_params=triton.CompilerParams(num_warps=WORK[name].warps, num_stages=1),
         interpret=interpreted(),
         name=name,
     )(*[array for array, _ in inputs])
@@ -192,12 +243,15 @@ def _sums(vectors: Array, blocks: int) -> tuple[jax.ShapeDtypeStruct, pl.BlockSp
     return shape, pl.BlockSpec((None, None, *vectors.shape[1:]), lambda g, i: (g, i, *zeros))
 
 
-def _rows_a_program(rows: int, width: int) -> int:
-    """The largest power of two that divides `rows` and is not too much for one program."""
-    count = 1
-    while rows % (2 * count) == 0 and 2 * count <= min(ROWS, NUMBERS // width):
-        count *= 2
-    return count
+def _rows_a_program(rows: int, width: int, name: str) -> tuple[int, int]:
+    """Rows at a time, the largest power of two that divides `rows` and is not too much; and those of a program."""
+
+    def largest(most: int) -> int:
+        return max(1, min(rows & -rows, 1 << (max(1, most).bit_length() - 1)))
+
+    work = WORK[name]
+    count = largest(min(work.rows, work.numbers // width))
+    return count, largest(count * work.times)
 
 
 def _split(groups: int, rows: int, live: int, width: int, count: int, dtype: Any) -> list[tuple[Any, pl.BlockSpec]]:
@@ -219,10 +273,10 @@ def activate(u: Array, vectors: Array, dtype: Any, *, live: int, fan: bool) -> t
     `u` is (groups, rows, out), a fan's (rows, groups, out).
     """
     rows, groups, width = u.shape if fan else (u.shape[1], u.shape[0], u.shape[2])
-    count = _rows_a_program(math.gcd(rows, live), width)
-    inputs = [(u, _rows((width,), count, fan=fan)), _of_group(vectors)]
-    outputs = _split(groups, rows, live, width, count, dtype)
-    found = _call(partial(_activate, live // count), "activate", (groups, rows // count), inputs, outputs)
+    count, span = _rows_a_program(math.gcd(rows, live), width, "activate")
+    inputs = [(u, _rows((width,), span, fan=fan)), _of_group(vectors)]
+    outputs = _split(groups, rows, live, width, span, dtype)
+    found = _call(partial(_activate, live // span, count), "activate", (groups, rows // span), inputs, outputs)
     return found[0], found[-1]
 
 
@@ -230,12 +284,12 @@ def activate(u: Array, vectors: Array, dtype: Any, *, live: int, fan: bool) -> t
 def activate_back(u: Array, vectors: Array, dy: Float[Array, "groups rows out"], *, fan: bool) -> tuple[Array, Array]:
     """Gradients at the first rows of u, as many as `dy` has (in u's type and layout), and at the vectors."""
     groups, rows, width = dy.shape
-    count = _rows_a_program(rows, width)
-    spec, own, blocks = _rows((width,), count), _rows((width,), count, fan=fan), rows // count
+    count, span = _rows_a_program(rows, width, "activate_back")
+    spec, own, blocks = _rows((width,), span), _rows((width,), span, fan=fan), rows // span
     shape = (rows, groups, width) if fan else dy.shape
     outputs = [(jax.ShapeDtypeStruct(shape, u.dtype), own), _sums(vectors, blocks)]
     inputs = [(u, own), _of_group(vectors), (dy, spec)]
-    du, sums = _call(_activate_back, "activate_back", (groups, blocks), inputs, outputs)
+    du, sums = _call(partial(_activate_back, count), "activate_back", (groups, blocks), inputs, outputs)
     return du, jnp.sum(sums, axis=1)
 
 
@@ -249,16 +303,16 @@ def pair(
     Rows come in parts of `part`; the first `shared` parts meet the anchors' first part, each later one the next.
     """
     groups, rows, *width = f.shape
-    count = _rows_a_program(part, width[0] * width[1])
-    per_part = part // count
+    count, span = _rows_a_program(part, width[0] * width[1], "pair")
+    per_part = part // span
 
     def block(i: Any) -> Any:
         return jnp.maximum(i // per_part - (shared - 1), 0) * per_part + i % per_part
 
-    met = _rows(tuple(width), count, block)
-    inputs = [(f, _rows(tuple(width), count)), _of_group(f_vectors), (g, met), _of_group(g_vectors)]
-    outputs = _split(groups, rows, part, width[0], count, dtype)
-    found = _call(partial(_pair, per_part), "pair", (groups, rows // count), inputs, outputs)
+    met = _rows(tuple(width), span, block)
+    inputs = [(f, _rows(tuple(width), span)), _of_group(f_vectors), (g, met), _of_group(g_vectors)]
+    outputs = _split(groups, rows, part, width[0], span, dtype)
+    found = _call(partial(_pair, per_part, count), "pair", (groups, rows // span), inputs, outputs)
     return found[0], found[-1]
 
 
@@ -269,10 +323,10 @@ def pair_back(f: Array, f_vectors: Array, g: Array, g_vectors: Array, dh: Array)
     In the order f, g, f's vectors, g's vectors.
     """
     groups, rows, *width = *dh.shape[:2], *f.shape[2:]
-    count = _rows_a_program(rows, width[0] * width[1])
-    spec, blocks = _rows(tuple(width), count), rows // count
-    inputs = [(f, spec), _of_group(f_vectors), (g, spec), _of_group(g_vectors), (dh, _rows((width[0],), count))]
+    count, span = _rows_a_program(rows, width[0] * width[1], "pair_back")
+    spec, blocks = _rows(tuple(width), span), rows // span
+    inputs = [(f, spec), _of_group(f_vectors), (g, spec), _of_group(g_vectors), (dh, _rows((width[0],), span))]
     like = (jax.ShapeDtypeStruct((groups, rows, *width), f.dtype), spec)
     outputs = [like, like, _sums(f_vectors, blocks), _sums(g_vectors, blocks)]
-    df, dg, *sums = _call(_pair_back, "pair_back", (groups, blocks), inputs, outputs)
+    df, dg, *sums = _call(partial(_pair_back, count), "pair_back", (groups, blocks), inputs, outputs)
     return df, dg, *[jnp.sum(s, axis=1) for s in sums]  # pyright: ignore[reportReturnType]

@@ -17,6 +17,7 @@ from cta.agents.extraction import awr
 from cta.agents.two_level import TwoLevel
 from cta.fast.networks import Layout, Trunk, head, hidden_layers, mlp, output_layer, trunk
 from cta.fast.packing import Part, Weights, packable, spread_input
+from cta.fast.slots import Form
 from cta.goals import Batch
 from cta.losses import expectile_loss, ivl_loss, ivl_terms
 from cta.nn import scale_to_length
@@ -28,6 +29,21 @@ ROLES = (
 
 POLICIES = ("low", "high")
 """Networks of one shape but for their last layers, which are packed together."""
+
+
+def kernel_form(name: str, way: tuple[Any, ...]) -> Form | None:
+    """How kernels that products move lie (`cta.fast.slots`): all but those of heads, which are narrow and in float32,
+    and first ones whose inputs are of two kinds.
+    """
+    encoder = name in ("phi", "psi", "eta")
+    if "layers" not in way:
+        return Form() if encoder else None
+    if way[-2] or "backbone" in way:
+        return Form()
+    exact = name in ("phi", "psi", "critic") or "anchor" in way
+    if exact or "displacement" in way or encoder:
+        return Form(first=True, exact=exact, fan=exact or name == "value")
+    return None
 
 
 def supports(agent: Agent, networks: Networks) -> bool:
@@ -103,12 +119,13 @@ def loss(agent: TwoLevel, spec: Spec, weights: Weights, targets: Weights, batch:
     value = jnp.sum(phi * psi_goal, axis=-1) / scale
     next_value = jnp.sum(phi_next * stop_gradient(psi_goal), axis=-1) / scale
 
-    action = Part(spec.action_dim)
-    critic_x = jnp.concatenate([state_x, goal_x, spread_input(batch["actions"], action, dtype)], axis=-1)
+    seen = jnp.concatenate([batch["observations"], batch["value_goals"], batch["actions"]], axis=-1)
+    whole = Part(seen.shape[-1])
+    critic_x = spread_input(seen, whole, dtype)
 
     def critic(source: Weights) -> Array:
         net, copy = source.networks["critic"], source.low["critic"]
-        layers = hidden_layers(net, copy, (state, state, action), fan=True)
+        layers = hidden_layers(net, copy, (whole,), fan=True)
         features: Any = mlp(critic_x, None, layers, None)
         return head(features[0], net.out)[..., 0]
 
