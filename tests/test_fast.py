@@ -9,12 +9,11 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from cta.agents import Spec, find
 from cta.errors import CtaError
-from cta.fast import adam, kernels
+from cta.fast import kernels
 from cta.fast.packing import Part, spread_input, spread_kernel
 from cta.goals import RowTable, gather
 from cta.training.fast import FastLearner, make_learner, product_precision
@@ -282,73 +281,6 @@ def test_a_graph_of_kernels_computes_what_single_launches_do():
             assert found[name] == pytest.approx(value, rel=0.02, abs=0.02), name
 
 
-class OrdinaryLearner(Float32Learner):
-    in_products = False
-
-
-@pytest.mark.usefixtures("exact")
-@pytest.mark.parametrize("name", ["cta", "hiql-dual"])
-def test_products_that_move_kernels_do_what_gradients_and_adam_do(name):
-    """Three steps of two seeds at once, as on a GPU."""
-    agent, data, keys = small(name), rows(), jax.vmap(seed_keys)(jnp.arange(2))
-    ordinary, inside = (kind(agent, SPEC, block=4) for kind in (OrdinaryLearner, Float32Learner))
-    start = jax.jit(jax.vmap(ordinary.init))(keys)
-    expected, found = (
-        jax.jit(jax.vmap(lambda state, keys, one=one: one.run(state, keys, data, 3)))(start, keys)
-        for one in (ordinary, inside)
-    )
-    assert jax.tree.structure(found) == jax.tree.structure(expected)
-    for part in ("networks", "targets"):
-        before, others, states = (getattr(state, part) for state in (start, found, expected))
-        for key in states:
-            way, other = (jax.tree.map(jnp.subtract, x[key], before[key]) for x in (states, others))
-            assert relative_error(other, way) < 1e-3, (part, key)
-    for key, slot in expected.optimizer.items():
-        for moment in ("mu", "nu"):
-            pair = (getattr(state.optimizer[key][0], moment) for state in (found, expected))
-            for one, other in zip(*map(jax.tree.leaves, pair), strict=True):
-                scale = np.abs(other).max()
-                np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4 * scale, err_msg=f"{key} {moment}")
-        assert slot[0].count.tolist() == found.optimizer[key][0].count.tolist()
-
-
-@pytest.mark.parametrize("target", [False, True])
-@pytest.mark.parametrize(
-    ("groups", "inputs", "outputs", "copies"), [(2, 64, 32, 0), (1, 16, 48, 0), (3, 96, 32, 2), (2, 32, 16, 1)]
-)
-def test_a_product_moves_weights_moments_targets_and_copies(groups, inputs, outputs, copies, target):
-    """Also kernels of several tiles, and fans, whose inputs come as several copies."""
-    seeds, count, fan = 2, 64, copies > 0
-    keys = jax.random.split(jax.random.key(0), 6)
-    weight, mean, other = (jax.random.normal(k, (seeds, groups, inputs, outputs)) for k in keys[:3])
-    x = jax.random.normal(keys[3], (seeds, count, copies * inputs) if fan else (seeds, groups, count, inputs))
-    dy = jax.random.normal(keys[4], (seeds, count, groups, outputs) if fan else (seeds, groups, count, outputs))
-    low = jnp.full((seeds, copies * inputs, groups, outputs) if fan else weight.shape, jnp.nan)
-    lr, tau, step = 0.01, 0.1, jnp.array([3, 4])
-    rates = jax.vmap(lambda s: adam.rates(s, lr, tau))(step)
-    slot = adam.Slot(weight, mean, mean**2, low, other if target else None, low if target else None, rates)
-    tile = adam.Tile(32, 16, 32)
-    found = jax.vmap(lambda *given: adam.move(*given, tile))(slot, x, dy)
-    if fan:
-        whole = x.reshape(seeds, count, copies, inputs).sum(axis=2)
-        gradient = jnp.einsum("srk,srgn->sgkn", whole, dy, precision="highest")
-    else:
-        gradient = jnp.einsum("sgrk,sgrn->sgkn", x, dy, precision="highest")
-    for i in range(seeds):
-        state = optax.ScaleByAdamState(step[i] - 1, mean[i], mean[i] ** 2)
-        update, state = optax.scale_by_adam().update(gradient[i], state)
-        np.testing.assert_allclose(found.mean[i], state.mu, rtol=1e-4, atol=1e-4)
-        np.testing.assert_allclose(found.square[i], state.nu, rtol=1e-4, atol=1e-4)
-        np.testing.assert_allclose(found.weight[i], weight[i] - lr * update, rtol=1e-5, atol=1e-5)
-    moved = [(found.weight, found.low)]
-    if target:
-        np.testing.assert_allclose(found.target, tau * weight + (1 - tau) * other, rtol=1e-5, atol=1e-5)
-        moved.append((found.target, found.target_low))
-    for full, copy in moved:
-        full = jnp.concatenate([full.swapaxes(1, 2)] * copies, axis=1) if fan else full
-        np.testing.assert_array_equal(copy, full)
-
-
 @pytest.mark.parametrize("name", ["activate", "activate_back", "pair", "pair_back"])
 def test_programs_that_do_several_rows_in_turn_give_what_single_ones_give(name, monkeypatch):
     count, width, p, b = 64, 16, 8, 4
@@ -367,6 +299,7 @@ def test_programs_that_do_several_rows_in_turn_give_what_single_ones_give(name, 
             "pair_back": lambda: kernels.pair_back(f, fv, f, fv, f[:, :count, :, 0]),
         }[name]()
 
+    monkeypatch.setitem(kernels.WORK, name, kernels.Work())
     single = found()
     monkeypatch.setitem(kernels.WORK, name, kernels.Work(64, 16, 4))
     for one, other in zip(jax.tree.leaves(found()), jax.tree.leaves(single), strict=True):

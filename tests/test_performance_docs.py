@@ -10,6 +10,7 @@ from statistics import fmean, stdev
 import pytest
 
 from cta.envs.names import STATE_DIMS
+from cta.fast.kernels import WORK, Work
 from cta.scores.schema import read_scores
 from cta.scores.statistics import by_evaluation
 
@@ -155,3 +156,37 @@ def test_the_kernels_were_tested_on_a_gpu():
     assert len(re.findall(r"test_fast.py::\S+ PASSED", output)) == fast["passed"]
     assert len(re.findall(r"test_kept_programs.py::\S+ PASSED", output)) == kept["passed"]
     assert not re.findall(r"FAILED|ERROR|SKIPPED", output)
+
+
+def test_pixel_rates_on_a_cpu_are_the_records():
+    names = ("pixels-cpu-before", "pixels-cpu")
+    before, after = ({e["agent"]: e["seed_steps_per_s"] for e in entries(name, "train")} for name in names)
+    assert block("pixels").splitlines()[2:] == [
+        f"| {agent} | {before[agent]:.2f} | {after[agent]:.2f} |" for agent in before
+    ]
+    assert min(after[agent] / before[agent] for agent in before) > 10
+
+
+def test_pixel_scores_are_the_records():
+    scores = success(ROOT / "docs" / "measurements" / "pixels-h200" / "visual-lights-3x3-play-v0.gcivl.csv")
+    cells = [f"{tenths(fmean(x))} ± {stdev(x):.1f}" for x in ([*scores[step].values()] for step in sorted(scores))]
+    assert f"| success, % | {' | '.join(cells)} |" in (ROOT / "docs" / "pixels.md").read_text()
+
+
+def test_what_is_said_of_the_kernels_trial_is_its_record():
+    trial = json.loads((ROOT / "benchmarks" / "kernels-trial-h200.json").read_text())["lines"]
+    micro = {(line["what"], line["seeds"], *line["work"]): line["us"] for line in trial if "work" in line}
+    for name, now in WORK.items():
+        cells = [str(tenths(micro[name, seeds, *work])) for seeds in (8, 1) for work in (Work(), now)]
+        assert f"| {name} | {' | '.join(cells)} |" in PAGE
+    steps = [line for line in trial if line["what"] == "step" and line["t"] < 103]
+    for variant, said in (("off", "5,879 and 5,883"), ("on", "5,137 and 5,166"), ("on, best rows and tile", "5,775")):
+        found = [line["seed_steps_per_s"] for line in steps if (line["variant"], line["seeds"]) == (variant, 8)]
+        assert " and ".join(f"{rate:,.0f}" for rate in found[:2]) == said and said in PAGE
+
+
+def test_every_agent_was_compared_on_a_gpu():
+    folder = ROOT / "docs" / "measurements" / "h200-all-agents"
+    record, output = json.loads((folder / "record.json").read_text()), (folder / "output.txt").read_text()
+    assert f"{record['passed']} passed, {record['skipped']} skipped" in output and "failed" not in output
+    assert f"pass, {record['passed']} of {record['passed']}" in PAGE

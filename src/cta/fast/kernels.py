@@ -40,9 +40,14 @@ class Work(NamedTuple):
     warps: int = 4
 
 
-WORK = {name: Work() for name in ("activate", "activate_back", "pair", "pair_back")}
-"""Of seven to nine choices for each kernel the fastest on an H200, or within a tenth of it, at the shapes of CTA with 4
-and 8 seeds."""
+WORK = {
+    "activate": Work(1024, 16, 1, 1),
+    "activate_back": Work(2048, 16, 4, 4),
+    "pair": Work(2048, 16, 4, 4),
+    "pair_back": Work(1024, 16, 4, 4),
+}
+"""Of six or seven choices for each kernel the fastest, or nearly so, on an H200 at the shapes of CTA with 8 seeds and
+with 1 (benchmarks/kernels-trial-h200.json)."""
 
 
 OLDEST = 8

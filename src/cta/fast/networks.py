@@ -11,19 +11,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from cta.fast.adam import Slot, move
 from cta.fast.kernels import activate, activate_back, pair, pair_back
-from cta.fast.packing import Affine, Part, Spread, Stack, spread_kernel
+from cta.fast.packing import Affine, Part, Stack, spread_kernel
 
 
 class Layer(NamedTuple):
     """A hidden layer: its kernel, the kernel's copy for products, and its vectors.
 
     Kernels are (groups, in, out); those of a fan, a first layer whose groups all read the same rows, (in, groups, out).
-    A slot in a kernel's place comes back not as a gradient but moved.
     """
 
-    kernel: Float[Array, "_ _ out"] | Slot
+    kernel: Float[Array, "_ _ out"]
     low: Float[Array, "_ _ out"] | None
     vectors: Float[Array, "groups vectors out"]
 
@@ -31,7 +29,7 @@ class Layer(NamedTuple):
 class Output(NamedTuple):
     """An output layer."""
 
-    kernel: Float[Array, "groups in out"] | Slot
+    kernel: Float[Array, "groups in out"]
     low: Float[Array, "groups in out"] | None
     bias: Float[Array, "groups out"]
 
@@ -39,11 +37,8 @@ class Output(NamedTuple):
 def hidden_layers(stack: Stack, low: Stack, parts: tuple[Part, ...] = (), *, fan: bool = False) -> tuple[Layer, ...]:
     """The activated layers; `parts` say how the first one's inputs are spread, `fan` that its groups share them."""
     layers = [Layer(own.kernel, copy.kernel, own.vectors) for own, copy in zip(stack.layers, low.layers, strict=True)]
-    copy: Any = layers[0].low
-    if isinstance(copy, Spread):
-        layers[0] = layers[0]._replace(low=copy.kernel)
-    elif fan or any(part.exact or part.padded > part.size for part in parts):
-        kernel = spread_kernel(stack.layers[0].kernel, parts)
+    if fan or any(part.exact or part.padded > part.size for part in parts):
+        kernel = spread_kernel(layers[0].kernel, parts)
         kernel = kernel.swapaxes(0, 1) if fan else kernel
         copy = jax.lax.stop_gradient(kernel).astype(low.layers[0].kernel.dtype)
         layers[0] = Layer(kernel, copy, layers[0].vectors)
@@ -66,11 +61,6 @@ def _kernel_gradient(x: Array, du: Array) -> Array:
     """`xᵀ·du`, added up in float32 and passed to Adam in the type of the products."""
     form = "rk,rgn->kgn" if x.ndim == 2 else "grk,grn->gkn"
     return jnp.einsum(form, x, du.astype(x.dtype), preferred_element_type=x.dtype).astype(jnp.float32)
-
-
-def _learned(kernel: Array | Slot, x: Array, du: Array) -> Array | Slot:
-    """What becomes of a kernel: its gradient, or the slot after the step."""
-    return move(kernel, x, du.astype(x.dtype)) if isinstance(kernel, Slot) else _kernel_gradient(x, du)
 
 
 def _input_gradient(du: Array, low: Any, fan: bool = False) -> Array:
@@ -113,7 +103,7 @@ def _backward(dy: Any, layers: tuple[Layer, ...], saved: list[Saved]) -> tuple[A
         x, u = saved[i]
         fan = saved[i].fan
         du, vectors = activate_back(u, layers[i].vectors, dy, fan=fan)
-        found.append(Layer(_learned(layers[i].kernel, x, du), None, vectors))
+        found.append(Layer(_kernel_gradient(x, du), None, vectors))
         dy = _input_gradient(du, layers[i].low, fan)
     return dy, tuple(reversed(found))
 
@@ -157,7 +147,7 @@ def _mlp_backward(kept: Any, cotangents: Any) -> Any:
     dy, d_out = cotangents[0], None
     if out is not None:
         dy, bias = _bias_gradient(dy)
-        d_out = Output(_learned(out.kernel, y, dy), None, bias)
+        d_out = Output(_kernel_gradient(y, dy), None, bias)
         dy = _input_gradient(dy, out.low)
     dx, d_layers = _backward(dy, layers, saved)
     return dx, None, d_layers, d_out
@@ -244,7 +234,7 @@ def _trunk_backward(layout: Layout, kept: Any, cotangents: Any) -> Any:
     sides = []
     for x, du, dv, layers, saved in ((f, df, dfv, net.displacement, f_saved), (g, dg, dgv, net.anchor, g_saved)):
         du = _unfolded(du)
-        last = Layer(_learned(layers[-1].kernel, x, du), None, _unfolded(dv))
+        last = Layer(_kernel_gradient(x, du), None, _unfolded(dv))
         dx, rest = _backward(_input_gradient(du, layers[-1].low), layers[:-1], saved[:-1])
         sides.append((dx, (*rest, last)))
     (dx, displacement), (d_anchors, anchor) = sides

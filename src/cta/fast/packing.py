@@ -189,12 +189,6 @@ class Weights(NamedTuple):
         return jax.tree.leaves(self.low)[0].dtype
 
 
-class Spread(NamedTuple):
-    """A first layer's copy for products as its inputs want it: see `spread_kernel`, and `Layer` on fans."""
-
-    kernel: Array
-
-
 class Part(NamedTuple):
     """A stretch of a network's input. An exact one is the sum of two numbers of 8 bits each: 16 bits in all."""
 

@@ -17,7 +17,6 @@ from cta.agents.extraction import awr
 from cta.agents.two_level import TwoLevel
 from cta.fast.networks import Layout, Trunk, head, hidden_layers, mlp, output_layer, trunk
 from cta.fast.packing import Part, Weights, packable, spread_input
-from cta.fast.slots import Form
 from cta.goals import Batch
 from cta.losses import expectile_loss, ivl_loss, ivl_terms
 from cta.nn import scale_to_length
@@ -29,21 +28,6 @@ ROLES = (
 
 POLICIES = ("low", "high")
 """Networks of one shape but for their last layers, which are packed together."""
-
-
-def kernel_form(name: str, way: tuple[Any, ...]) -> Form | None:
-    """How kernels that products move lie (`cta.fast.slots`): all but those of heads, which are narrow and in float32,
-    and first ones whose inputs are of two kinds.
-    """
-    encoder = name in ("phi", "psi", "eta")
-    if "layers" not in way:
-        return Form() if encoder else None
-    if way[-2] or "backbone" in way:
-        return Form()
-    exact = name in ("phi", "psi", "critic") or "anchor" in way
-    if exact or "displacement" in way or encoder:
-        return Form(first=True, exact=exact, fan=exact or name == "value")
-    return None
 
 
 def supports(agent: Agent, networks: Networks) -> bool:

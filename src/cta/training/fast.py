@@ -9,14 +9,15 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from cta.agents import Agent, Networks, Spec
 from cta.agents.base import Metrics
 from cta.errors import CtaError
-from cta.fast import slots, two_level
-from cta.fast.adam import DECAYS, EPSILON, corrections, rates
+from cta.fast import two_level
 from cta.fast.kernels import missing
 from cta.fast.modules import fused, shapes
 from cta.fast.packing import LOW, Weights, pack, packable, unpack
 from cta.goals import Batch
 from cta.training.learner import Keys, Learner, TrainState, first_bad
 
+DECAYS = (0.9, 0.999)
+EPSILON = 1e-8
 ROWS = 32
 """Batches are multiples of this: kernels handle several rows at a time, a power of two."""
 
@@ -86,15 +87,12 @@ class FastLearner(Learner):
 
     dtype: Any = LOW
     """Of the operands of products."""
-    in_products: bool = True
-    """Whether products of the merged form move the kernels whose gradients they are."""
 
     def __init__(self, agent: Agent, spec: Spec, *, block: int):
         super().__init__(agent, spec, block=block)
         self._like = shapes(agent, spec)
         self._merged = two_level.supports(agent, self._like)
         self._together = two_level.POLICIES if self._merged else ()
-        self._forms = two_level.kernel_form if self._merged and self.in_products else None
         if not self._merged:
             # Else products of the same weights become one, and copies make its inputs and take its outputs apart.
             self.compiler_options = {"xla_gpu_dot_merger_threshold_mb": "0"}
@@ -114,17 +112,8 @@ class FastLearner(Learner):
         return self.loss(self.pack(networks), self.pack(targets), self._blank_batch(), key)[0]
 
     def pack(self, networks: Networks) -> Weights:
-        """Networks, or their targets, as the loss wants them."""
+        """Networks, or their targets, as steps want them."""
         return Weights.of(pack(networks, self._together), self.dtype)
-
-    def _laid(self, networks: Networks) -> Networks:
-        """Networks, moments or targets as steps want them."""
-        packed = pack(networks, self._together)
-        return slots.lay(self._forms, packed) if self._forms else packed
-
-    def _copied(self, packed: Networks) -> Weights:
-        """With copies for products."""
-        return slots.copied(self._forms, packed, self.dtype) if self._forms else Weights.of(packed, self.dtype)
 
     def _step(self, carried: Packed, keys: Keys, batch: Batch) -> Packed:
         key = jax.random.fold_in(keys.loss, carried.step)
@@ -132,82 +121,50 @@ class FastLearner(Learner):
         def total(networks: Networks) -> tuple[Array, Metrics]:
             return self.loss(Weights(networks, carried.weights.low), carried.targets, batch, key)
 
-        step = carried.step + 1
-        networks = carried.weights.networks
-        if self._forms:
-            numbers = rates(step, self.agent.config.lr, self.agent.config.tau)
-            networks = slots.slotted(self._forms, carried.weights, carried.targets, carried.moments, numbers)
-        (value, metrics), grads = jax.value_and_grad(total, has_aux=True)(networks)
+        (value, metrics), grads = jax.value_and_grad(total, has_aux=True)(carried.weights.networks)
         metrics = {**metrics, "total_loss": value}
-        moved = (self._moved_slots if self._forms else self._moved_all)(carried, grads, step)
-        sums = carried.sums + jnp.stack([metrics[name] for name in sorted(metrics)])
-        return Packed(*moved, step, sums, first_bad(carried.bad, step, metrics))
-
-    def _moved_all(self, carried: Packed, grads: Networks, step: Array) -> tuple[Weights, Weights, tuple[Any, Any]]:
-        """Weights, targets and moments after a step."""
-        before = carried.weights.networks
-        networks, moments = self._adam_step(before, carried.moments, grads, step)
+        step = carried.step + 1
+        networks, moments = self._adam_step(carried, grads, step)
+        # As in `Learner.update`: towards the weights from before the step.
+        tau, before = self.agent.config.tau, carried.weights.networks
         with jax.named_scope("adam"):  # which moves the targets in the same pass over memory
-            targets = self._followed(
-                {name: before[name] for name in carried.targets.networks}, carried.targets.networks
-            )
-            weights, kept = (self._copied(found) for found in (networks, targets))
-        return weights, kept, moments
-
-    def _followed(self, before: Any, targets: Any) -> Any:
-        """As in `Learner.update`: towards the weights from before the step."""
-        tau = self.agent.config.tau
-        return jax.tree.map(lambda new, old: tau * new + (1 - tau) * old, before, targets)
-
-    def _moved_slots(self, carried: Packed, grads: Networks, step: Array) -> tuple[Weights, Weights, tuple[Any, Any]]:
-        """The same where products have moved most of it."""
-        found, structure = jax.tree.flatten(grads, is_leaf=slots.is_slot)
-        old = slots.flat(structure, *carried[:3])
-        rest = [i for i, one in enumerate(found) if not slots.is_slot(one)]
-        weights, mean, square, targets = ([part[i] for i in rest] for part in (old.weights, *old.moments, old.targets))
-        moved, moments = self._adam_step(weights, (mean, square), [found[i] for i in rest], step)
-        with jax.named_scope("adam"):
-            kept = [t if t is None else self._followed(w, t) for w, t in zip(weights, targets, strict=True)]
-            others = zip(moved, *moments, kept, strict=True)
-            new = slots.joined(found, others, old)
-        return slots.trees(structure, new, carried.targets.networks)
+            targets = {
+                name: jax.tree.map(lambda new, old: tau * new + (1 - tau) * old, before[name], target)
+                for name, target in carried.targets.networks.items()
+            }
+            weights, kept = (Weights.of(found, self.dtype) for found in (networks, targets))
+        sums = carried.sums + jnp.stack([metrics[name] for name in sorted(metrics)])
+        return Packed(weights, kept, moments, step, sums, first_bad(carried.bad, step, metrics))
 
     @jax.named_scope("adam")
-    def _adam_step(
-        self, weights: Any, moments: tuple[Any, Any], grads: Any, step: Array
-    ) -> tuple[Any, tuple[Any, Any]]:
+    def _adam_step(self, packed: Packed, grads: Networks, step: Array) -> tuple[Networks, tuple[Networks, Networks]]:
         """Adam as Optax computes it, in one pass over each array."""
         (b1, b2), lr = DECAYS, self.agent.config.lr
-        mu = jax.tree.map(lambda g, m: (1 - b1) * g + b1 * m, grads, moments[0])
-        nu = jax.tree.map(lambda g, v: (1 - b2) * g**2 + b2 * v, grads, moments[1])
+        mu = jax.tree.map(lambda g, m: (1 - b1) * g + b1 * m, grads, packed.moments[0])
+        nu = jax.tree.map(lambda g, v: (1 - b2) * g**2 + b2 * v, grads, packed.moments[1])
         # In an array, even of one seed: updates of arrays of one size that read the same array become one kernel.
-        first, second = jax.lax.optimization_barrier(corrections(step))
+        first, second = jax.lax.optimization_barrier(1 - jnp.array(DECAYS) ** step)
 
         def moved(p: Array, m: Array, v: Array) -> Array:
             return p - lr * (m / first) / (jnp.sqrt(v / second) + EPSILON)
 
-        return jax.tree.map(moved, weights, mu, nu), (mu, nu)
+        return jax.tree.map(moved, packed.weights.networks, mu, nu), (mu, nu)
 
     def _open(self, state: TrainState) -> Packed:
         adam = {name: slot[0] for name, slot in state.optimizer.items()}
-        mu, nu = (self._laid({name: getattr(a, moment) for name, a in adam.items()}) for moment in ("mu", "nu"))
+        mu, nu = (
+            pack({name: getattr(a, moment) for name, a in adam.items()}, self._together) for moment in ("mu", "nu")
+        )
         sums = jnp.stack([state.sums[name] for name in sorted(state.sums)])
-        weights, targets = (self._copied(self._laid(part)) for part in (state.networks, state.targets))
-        return Packed(weights, targets, (mu, nu), state.step, sums, state.bad)
-
-    def _unpacked(self, packed: Networks, like: Networks) -> Networks:
-        together = self._together if set(self._together) <= set(like) else ()
-        if self._forms:
-            packed = slots.unlay(packed, jax.eval_shape(lambda: pack(like, together)))
-        return unpack(packed, like, together)
+        return Packed(self.pack(state.networks), self.pack(state.targets), (mu, nu), state.step, sums, state.bad)
 
     def _close(self, carried: Packed, before: TrainState) -> TrainState:
-        mu, nu = (self._unpacked(moment, before.networks) for moment in carried.moments)
+        mu, nu = (unpack(moment, before.networks, self._together) for moment in carried.moments)
         optimizer = {
             name: (slot[0]._replace(count=carried.step, mu=mu[name], nu=nu[name]), *slot[1:])
             for name, slot in before.optimizer.items()
         }
-        networks = self._unpacked(carried.weights.networks, before.networks)
-        targets = self._unpacked(carried.targets.networks, before.targets)
+        networks = unpack(carried.weights.networks, before.networks, self._together)
+        targets = unpack(carried.targets.networks, before.targets)
         sums = {name: carried.sums[i] for i, name in enumerate(sorted(before.sums))}
         return TrainState(networks, targets, optimizer, carried.step, sums, carried.bad)
