@@ -17,7 +17,7 @@ from cta.scores.formats import MARK, NOTHING, refill
 from cta.scores.paper import TABLES, paper_scores
 from cta.scores.schema import CellKey
 from cta.scores.store import Scores
-from test_scores_store import KEY, PUZZLE, record, rows
+from test_scores_store import KEY, PUZZLE, cell_of, record, rows
 
 ROOT = Path(__file__).parent.parent
 OOC = "dataset,agent,seed,step,task,episodes,successes,pair,direct,lenient\n" + "".join(
@@ -376,3 +376,11 @@ def test_every_stored_result_can_be_read_and_has_its_record():
         for entry in cell.record["training"]:
             assert entry["commit"] and entry["versions"]["mujoco"] and entry["hardware"]["device"]
             assert entry["data"]["fingerprint"] and entry["command"].startswith("cta train")
+
+
+def test_a_figure_says_how_many_seeds_it_shows():
+    assert score_figures._label(cell_of(rows(seeds=range(4)))) == "cta (4 of 8 seeds)"
+    assert (
+        score_figures._label(cell_of(rows(seeds=range(4), episodes=49, wins=9)))
+        == "cta (4 seeds, short of the protocol)"
+    )

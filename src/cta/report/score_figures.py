@@ -55,7 +55,7 @@ def _curves(axis: Any, cells: Cells, colour: dict[str, str]) -> None:
     for place, cell in enumerate(cells):
         steps, means, spreads = (list(column) for column in zip(*curve(cell.rows), strict=True))
         shown = {"color": colour[cell.key.agent]}
-        _band(axis, steps, means, spreads, label=f"{_label(cell)} ({cell.state()})", **shown)
+        _band(axis, steps, means, spreads, label=_label(cell), **shown)
         rough = [i for i, step in enumerate(steps) if step in rough_steps(cell)]
         axis.plot([steps[i] for i in rough], [means[i] for i in rough], "o", ms=3, mfc="white", zorder=3, **shown)
         if (score := printed.get((cell.key.dataset, cell.key.agent))) is not None and not cell.key.settings:
@@ -103,7 +103,7 @@ def _pairs(axis: Any, cells: Cells, colour: dict[str, str]) -> None:
                 bar(at, (score.direct, score.direct_std), score.success, color, 0.4)
             if rates := ours.pairs.get(pair):
                 bar(at + width, rates["direct"], rates["successes"][0], color, 1.0)
-        axis.bar(0, 0, color=color, label=f"{_label(cell)} ({cell.state()})")
+        axis.bar(0, 0, color=color, label=_label(cell))
     axis.bar(0, 0, color="#555555", alpha=0.4, label="pale: the paper's")
     axis.bar(0, 0, color="none", edgecolor="#555555", label="outline: success by any way")
     # Pairs with their tasks in words, where they come with the dataset's world.
@@ -129,7 +129,14 @@ def _presses(axis: Any, cells: Cells, colour: dict[str, str]) -> None:
 
 
 def _label(cell: CellScores) -> str:
-    return cell.key.agent + (f" {cell.key.settings}" if cell.key.settings else "")
+    """The agent, its settings and its seeds; none of them counts where episodes or evaluations are fewer."""
+    name = cell.key.agent + (f" {cell.key.settings}" if cell.key.settings else "")
+    state = (
+        cell.state()
+        if cell.whole_seeds()
+        else f"{len(cell.seeds)} seed{'s' * (len(cell.seeds) > 1)}, short of the protocol"
+    )
+    return f"{name} ({state})"
 
 
 class Kind(NamedTuple):
