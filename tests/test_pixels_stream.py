@@ -1,5 +1,6 @@
 """Streamed observations: the same numbers as with the dataset on the device, bit for bit, however steps are cut."""
 
+import re
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -100,8 +101,9 @@ def test_streamed_is_resident_bit_for_bit(kind):
 
 
 @bits
-def test_stacked_seeds_stream_too():
-    train = dataset("vectors")
+@pytest.mark.parametrize("kind", ["vectors", "images"])
+def test_stacked_seeds_stream_too(kind):
+    train = dataset(kind)
     resident = group(train, to_device(train), to_device(train), stacked=True)
     streamed = group(train, slices_of(train, 3), slices_of(train, 3), stacked=True)
     resident.run(7)
@@ -109,6 +111,28 @@ def test_stacked_seeds_stream_too():
     streamed.run(5)
     assert_same(resident.snapshot(), streamed.snapshot())
     assert resident.validate() == streamed.validate()
+
+
+@bits
+def test_on_a_cpu_no_convolution_is_inside_a_loop(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("a loop of steps")
+
+    monkeypatch.setattr(jax.lax, "fori_loop", refuse)
+    train = dataset("images")
+    for source in (to_device(train), slices_of(train, 3)):
+        group(train, source).run(2)
+    with pytest.raises(AssertionError, match="a loop of steps"):  # which vectors are better off with
+        group(dataset("vectors"), to_device(dataset("vectors"))).run(2)
+
+
+@bits
+def test_stacked_seeds_on_images_have_convolutions_of_their_own():
+    train = dataset("images")
+    stacked = group(train, to_device(train), stacked=True)
+    program = stacked._training._run.lower(stacked._states[0], stacked._keys[0], to_device(train), 1).as_text()
+    assert "stablehlo.convolution" in program
+    assert set(re.findall(r"feature_group_count = (\d+)", program)) == {"1"}
 
 
 @bits

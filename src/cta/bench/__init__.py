@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from cta.validation import Count, Positive
+from cta.validation import Count, Natural, Positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,8 +18,8 @@ class Data:
     """Random rows, in episodes of 1,001."""
     observation_dim: Count = 83
     """Columns of a random observation."""
-    image_size: int = 0
-    """Random images of so many pixels a side, three channels, in place of random vectors."""
+    image_size: Natural = 0
+    """Random images of so many pixels a side, three channels, in place of random vectors (0: vectors)."""
     action_dim: Count = 5
     """Columns of a random action."""
     seconds: Positive = 20.0
