@@ -27,10 +27,11 @@ $(SMALL): requirements/pinned.txt pyproject.toml
 	@$(BIN)/uv pip install $(QUIET) --python $(BIN)/python -c requirements/pinned.txt -e '.[report]'
 	@touch $@
 
-# And what tests, checks, builds the site and starts clusters.
-$(INSTALLED): $(SMALL)
+# And what tests, checks, builds the site and starts clusters; `cta theory` and `cta bench`.
+$(INSTALLED): $(SMALL) packages/theory/pyproject.toml packages/bench/pyproject.toml
 	@echo "installing 0.6 GB of packages for tests, checks, documentation and Ray"
 	@$(BIN)/uv pip install $(QUIET) --python $(BIN)/python --require-hashes -r requirements/pinned.txt
+	@$(BIN)/uv pip install $(QUIET) --python $(BIN)/python --no-deps -e packages/theory -e packages/bench
 	@touch $@
 
 demo: $(SMALL)  ## cut pairs out of data, train CTA and HIQL, ask for the pairs, a page about it (SEEDS=6 STEPS=6000)
@@ -45,13 +46,13 @@ docs: $(INSTALLED)  ## the documentation as a site, in build/site, with the tuto
 	@echo "site: build/site/index.html"
 
 lint: $(INSTALLED)  ## ruff and pyright
-	$(BIN)/ruff check src tests examples
-	$(BIN)/ruff format --check src tests examples
+	$(BIN)/ruff check src packages tests examples
+	$(BIN)/ruff format --check src packages tests examples
 	$(BIN)/pyright
 
 format: $(INSTALLED)  ## apply ruff's fixes and formatting
-	$(BIN)/ruff check --fix src tests examples
-	$(BIN)/ruff format src tests examples
+	$(BIN)/ruff check --fix src packages tests examples
+	$(BIN)/ruff format src packages tests examples
 
 system:  ## optional system libraries (Debian, Ubuntu): OpenGL for rendering, Chromium for reports
 	apt-get update

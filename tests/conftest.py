@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(items):
 
 
 def _opengl():
-    from cta.envs.gl import find_backend
+    from cta.envs.worlds import find_backend
 
     return find_backend() is not None
 

@@ -24,8 +24,7 @@ from cta.experiment import Run, run_config
 from cta.experiment.run_dir import RunDir
 from cta.training.checkpoints import Checkpoints
 from cta.training.learner import Learner, spec_of
-from cta.training.seeds import SeedGroup
-from cta.training.source import open_source
+from cta.training.seeds import SeedGroup, open_source
 
 EXAMPLES = int(os.environ.get("CTA_FUZZ_EXAMPLES", "40"))
 CPU_SECONDS = 60

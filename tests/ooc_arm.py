@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from cta.envs.ogbench import OgbenchWorld
 from cta.envs.protocol import Episode, Step
+from cta.envs.worlds import OgbenchWorld
 
 Chore = tuple[str, float]
 """("press", button), ("drawer", slide), ("window", slide), or ("cube", 0): put the cube into the open drawer."""

@@ -18,8 +18,8 @@ from cta.config import from_dict, to_dict
 from cta.errors import CtaError
 from cta.experiment import run_config
 from cta.grid import run_plan as run_plan_module
-from cta.grid.ablation import DEFAULT_VALUES, READINGS, ablation_plan, read, readings_of, scored_cell, write_ablation
 from cta.grid.plan import Plan
+from cta.grid.studies import DEFAULT_VALUES, READINGS, ablation_plan, read, readings_of, scored_cell, write_ablation
 from cta.io.text_tables import pipe_table
 from cta.scores.schema import Score
 from cta.scores.store import Scores
@@ -126,6 +126,8 @@ def test_a_summary_and_a_picture_by_hand(tmp_path, what):
         assert [line["value"] for line in csv.DictReader(file)] == values
     with Image.open(tmp_path / "ablation.png") as image:
         assert np.asarray(image).std() > 5
+    write_ablation(what, plan, values, tmp_path, scores, format="svg")
+    assert "<svg" in (tmp_path / "ablation.svg").read_text()
 
 
 @pytest.mark.slow
@@ -186,7 +188,7 @@ def test_the_table_of_readings_is_the_record():
     table = [["reading", "what is done otherwise", "steps", "success, %", "each seed"]]
     for line in lines:
         name, score = line["value"], f"{line['success']} ± {line['sd']}"
-        table.append([name, READINGS[name].text, line["steps"], score, line["per_seed"].replace(" ", ", ")])
+        table.append([name, READINGS[name][0], line["steps"], score, line["per_seed"].replace(" ", ", ")])
     guide = (DOCS / "ablations.md").read_text()
     (body,) = re.findall("<!-- reading -->\n(.*?)\n<!-- /reading -->", guide, re.DOTALL)
     assert body == pipe_table(table)

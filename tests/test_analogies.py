@@ -17,14 +17,24 @@ from PIL import Image
 
 import cta
 from cta.analysis import analogy_map, figures, semantics
-from cta.analysis.purity import Labelled, among, choose_queries, measure, nearest, neighbour_groups, table
-from cta.analysis.queries import asked_rows, choose, draw_pairs
+from cta.analysis.pairs import (
+    Labelled,
+    among,
+    asked_rows,
+    choose,
+    choose_queries,
+    draw_pairs,
+    measure,
+    nearest,
+    neighbour_groups,
+    purity_table,
+)
 from cta.analysis.representations import DIFFERENCE, _plain, functions
 from cta.analysis.semantics import NOTHING, SEVERAL, Labels, is_single
 from cta.cli import run as cta_command
 from cta.cli.analogies import Command
 from cta.data import TrajectoryDataset
-from cta.envs import gl
+from cta.envs import worlds
 from cta.envs.datasets import open_dataset
 from cta.envs.desk import DeskState, find_world, observe, step
 from cta.envs.generate import generate, plan_job
@@ -170,7 +180,7 @@ def test_shuffled_labels_and_unequal_tasks():
     assert found["shuffled"]["purity"] == pytest.approx(0.8 * 4 / 6 + 0.2 * 1 / 6, abs=0.03)
     by_task = {row["task"]: row for row in measure(points, pairs, metric="l2") if row["labels"] == "true"}
     assert by_task["a"]["queries"] == 400 and by_task["b"]["purity"] == 1
-    (line,) = table(
+    (line,) = purity_table(
         [{"representation": "x", "network": "none", **row} for row in measure(points, pairs, metric="cosine")]
     )
     assert line["purity_%"] == 100.0 and 50 < line["purity_shuffled_labels_%"] < 63
@@ -478,7 +488,7 @@ class TestOgbench:
         np.testing.assert_allclose(told.numbers, seen.numbers, atol=1e-5)
 
     def test_a_map_without_opengl_says_what_it_lacks(self, puzzle_run, monkeypatch, capsys):
-        monkeypatch.setattr(gl, "find_backend", lambda: None)
+        monkeypatch.setattr(worlds, "find_backend", lambda: None)
         words = ["--pairs", "120", "--iterations", "20", "--frames", "4", "--split", "train"]
         assert cta_command(["analogies", str(puzzle_run), *words]) == 0
         assert "no pictures of neighbours: no OpenGL library" in capsys.readouterr().out

@@ -25,6 +25,11 @@ def test_the_page_and_the_drawing_are_of_the_source():
     script = load_script()
     parts = script.read_parts()
     assert rows(script.PAGE.read_text()) == rows(script.table(parts)) != [], AGAIN
+    apart = [
+        re.findall(r"`(cta_\w+)` \(([^;]+); [\d,]+ lines\)", said)
+        for said in (script.PAGE.read_text(), script.packages_apart())
+    ]
+    assert apart[0] == apart[1] != [], AGAIN
     drawn = re.findall(r'font-weight="bold" fill="#2f3640">(\w+)<', script.DRAWING.read_text())
     assert set(drawn) <= {part.name for part in parts}, AGAIN
     assert {part.name for part in parts if part.lines >= 2 * script.SMALL} <= set(drawn), AGAIN

@@ -11,8 +11,7 @@ from cta.data import TrajectoryDataset
 from cta.errors import CtaError
 from cta.grid import run_plan
 from cta.io.files import check_writable
-from cta.io.json_files import check_shape, parse_json
-from cta.io.shapes import known_maker
+from cta.io.json_files import check_shape, known_maker, parse_json
 from fuzz_tools import make_run
 
 
@@ -23,13 +22,13 @@ def slow(*args, **options):
 @pytest.fixture
 def nothing_slow(monkeypatch):
     import cta.analysis.analogy_map
-    import cta.bench.cases
     import cta.experiment
+    import cta_bench.cases
 
     monkeypatch.setattr(run_plan.Runner, "run", slow)
     monkeypatch.setattr(cta.experiment.Run, "networks", slow)
     monkeypatch.setattr(cta.analysis.analogy_map, "make_map", slow)
-    monkeypatch.setattr(cta.bench.cases, "measure_case", slow)
+    monkeypatch.setattr(cta_bench.cases, "measure_case", slow)
 
 
 @pytest.fixture(scope="module")

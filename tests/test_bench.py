@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from cta.agents import REGISTRY, Spec
-from cta.bench import simulation
-from cta.bench.cases import Case
-from cta.bench.clock import Span, interleave, repeat
-from cta.bench.reference import PlainLoop, PlainUpdate, plain
-from cta.bench.training import kernel_scopes, measure_compare
-from cta.cli import bench, run
+from cta.cli import run
 from cta.errors import CtaError
 from cta.training.learner import Learner, seed_keys
+from cta_bench import command as bench
+from cta_bench import simulation
+from cta_bench.cases import Case, measure_case
+from cta_bench.clock import Span, interleave, repeat
+from cta_bench.reference import PlainLoop, PlainUpdate, plain
+from cta_bench.training import kernel_scopes, measure_compare
 from tiny_agents import SPEC, batch_of, tiny, with_targets
 
 SHAPE = Case(rows=3004, observation_dim=6, action_dim=2)
@@ -122,7 +123,7 @@ def test_what_was_measured_outlives_what_goes_wrong_later(tmp_path, monkeypatch,
         yield [{"what": "train", "seed_steps_per_s": 1.0}], {"device": "cpu", "backend": "cpu", "cpu": "", "cores": 2}
         raise CtaError("measuring cta failed: no memory")
 
-    monkeypatch.setattr("cta.bench.cases.measure_case", half)
+    monkeypatch.setattr("cta_bench.cases.measure_case", half)
     assert run(["bench", "--out", str(tmp_path / "record.json")]) == 1
     assert "no memory" in capsys.readouterr().err
     assert [entry["what"] for entry in json.loads((tmp_path / "record.json").read_text())["entries"]] == ["train"]
@@ -134,7 +135,7 @@ def test_a_record_that_is_there_stays_unless_it_is_named(tmp_path, monkeypatch, 
             entry = {"what": what, "seed_steps_per_s": 1.0}
             yield [entry], {"device": "cpu", "backend": "cpu", "cpu": "", "cores": 2}
 
-    monkeypatch.setattr("cta.bench.cases.measure_case", twice)
+    monkeypatch.setattr("cta_bench.cases.measure_case", twice)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks/train-cpu.json").write_text("evidence")
@@ -222,3 +223,17 @@ def test_random_images_have_the_size_asked_for():
     data = case.open_data()
     assert data.observations.shape == (5, 16, 16, 3) and data.observations.dtype == np.uint8
     assert case.entry("train")["dataset"] == "random 5x16x16x3, 5 actions"
+
+
+def test_a_case_is_measured_by_the_package_that_was_found(tmp_path, monkeypatch):
+    """Its process looks where this one looks, perhaps in a folder that only PYTHONPATH names, and not where it is."""
+    found, here = tmp_path / "site" / "cta_bench", tmp_path / "here"
+    for folder, name in ((found, "site"), (here / "cta_bench", "here")):
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").touch()
+        answer = {"entries": [{"what": name}], "hardware": {}}
+        (folder / "child.py").write_text(f"import json; print(json.dumps({answer!r}))")
+    monkeypatch.chdir(here)
+    monkeypatch.syspath_prepend(found.parent)
+    ((entries, _),) = measure_case(replace(SHAPE, agent="nobody"), ["compare"])
+    assert entries == [{"what": "site"}]

@@ -11,10 +11,10 @@ import pytest
 
 import cta
 from cta.cli import run
-from cta.envs.datasets import generate_desk, write_desk
 from cta.envs.desk import WORLDS, DeskState, decode
-from cta.envs.desk_pixels import SIDE, draw, see, see_all
 from cta.envs.desk_play import generate_play
+from cta.envs.desk_vector import SIDE, draw, see, see_all
+from cta.envs.generate import generate, generate_desk, plan_job
 from cta.envs.names import VISUAL_DESK_DATASETS, is_visual
 from cta.evaluation import Evaluator
 
@@ -116,15 +116,18 @@ def test_frames_are_drawn_while_they_are_written(tmp_path):
     """The file is that of the whole dataset, and its frames were never in memory together."""
     size = {"episodes": 40, "episode_steps": 99, "seed": 0}
     name = "visual-lights-3x3-play-v0"
-    for part, split in zip(generate_desk(name, **size), ("train", "validation"), strict=True):
-        part.to_npz(tmp_path / f"{split}-whole.npz")
-    targets = {split: tmp_path / f"{split}.npz" for split in ("train", "validation")}
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    for part in generate_desk(name, **size):
+        part.to_npz(whole / f"{part.name}.npz")
+    job = plan_job(name, folder=tmp_path, **size)
     tracemalloc.start()
-    write_desk(name, targets, **size)
+    files = generate(job)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    for split, path in targets.items():
-        assert path.read_bytes() == (tmp_path / f"{split}-whole.npz").read_bytes()
+    assert len(files) == 2
+    for path in files:
+        assert path.read_bytes() == (whole / path.name).read_bytes()
     assert most < 4000 * SIDE * SIDE * 3 / 1.5
 
 

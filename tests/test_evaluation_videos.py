@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 from imageio_ffmpeg import get_ffmpeg_exe
 
-from cta.envs import gl
+from cta.envs.worlds import find_backend
 from cta.errors import CtaError
 from cta.evaluation import Evaluator, record_videos
-from cta.evaluation.rollout import plan_episodes
-from cta.evaluation.videos import film, open_scene, write_video
+from cta.evaluation.rollout import film, open_scene, plan_episodes, write_video
 from test_evaluation import pull_the_tray
 
-needs_gl = [pytest.mark.gl, pytest.mark.skipif(gl.find_backend() is None, reason="no OpenGL library (make system)")]
+needs_gl = [
+    pytest.mark.gl,
+    pytest.mark.skipif(find_backend() is None, reason="no OpenGL library (make system)"),
+]
 
 
 def read_video(path: Path) -> tuple[str, list[np.ndarray]]:

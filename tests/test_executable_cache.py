@@ -15,7 +15,7 @@ from cta import cli, compilation, plugins
 from cta.agents import find
 from cta.envs.desk_play import generate_play
 from cta.presets import agent_preset
-from cta.training import executable_cache, source
+from cta.training import executable_cache, seeds
 from cta.training.executable_cache import KeptProgram, fingerprint
 from cta.training.learner import Learner, spec_of, to_device
 from cta.training.seeds import SeedGroup
@@ -32,7 +32,7 @@ def folder(monkeypatch, tmp_path):
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(compilation, "_keeping", True)
     monkeypatch.setattr(plugins, "loaded", [])
-    monkeypatch.setattr(source, "CHUNK", CHUNK)
+    monkeypatch.setattr(seeds, "CHUNK", CHUNK)
     before = jax.config.values["jax_enable_compilation_cache"]
     jax.config.update("jax_enable_compilation_cache", ACCELERATED)
     reset_cache()  # it looks at its settings once
@@ -45,9 +45,9 @@ def trained(traces, *, lr=3e-4, interrupted=False):
     """Two seeds after two chunks; `traces` grows each time their program is traced."""
 
     class Counting(Learner):
-        def run(self, *arguments):
+        def run(self, *arguments, **options):
             traces.append(arguments)
-            return super().run(*arguments)
+            return super().run(*arguments, **options)
 
     config = replace(agent_preset(ENTRY.config, "desk-play-v0"), batch_size=16, hidden=(32,), lr=lr)
     learner = Counting(ENTRY.build(config), spec_of(TRAIN), block=8)
@@ -175,7 +175,7 @@ def test_commands_keep_programs(monkeypatch):
 
 def test_options_of_the_compiler_are_part_of_a_recipe():
     learner, data = Learner(ENTRY.build(ENTRY.config), spec_of(TRAIN), block=8), to_device(TRAIN)
-    plain, graph = (source._Resident(learner, data, True, options) for options in (None, {"graph": "yes"}))
+    plain, graph = (seeds._Resident(learner, data, True, options) for options in (None, {"graph": "yes"}))
     assert plain._run_chunk._recipe != graph._run_chunk._recipe
 
 

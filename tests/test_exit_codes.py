@@ -6,8 +6,7 @@ import sys
 import pytest
 
 from cta import cli
-from cta.exit_codes import stop_signals
-from cta.experiment.signals import Stop
+from cta.exit_codes import Stop, stop_signals
 
 ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

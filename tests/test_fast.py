@@ -18,8 +18,7 @@ from cta.fast.packing import Part, spread_input, spread_kernel
 from cta.goals import RowTable, gather
 from cta.training.fast import FastLearner, make_learner, product_precision
 from cta.training.learner import DeviceData, Learner, seed_keys
-from cta.training.seeds import SeedGroup
-from cta.training.source import CHUNK
+from cta.training.seeds import CHUNK, SeedGroup
 
 SPEC = Spec.of((21,), 5)
 BATCH = 32

@@ -13,8 +13,8 @@ from cta.fast import kernels
 from cta.fast.modules import Fused, FusedQuasimetric, fused, shapes
 from cta.fast.packing import Weights, pack, unpack
 from cta.nn.quasimetric import Quasimetric, union_length
-from cta.training.fast import FastLearner, make_learner, unfused
-from cta.training.learner import Learner
+from cta.training.fast import FastLearner, ImageLearner, make_learner, product_precision, unfused
+from cta.training.learner import Learner, seed_keys
 from test_fast import SPEC, check, check_steps, losses_and_gradients, small
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -91,7 +91,6 @@ def test_every_network_of_every_agent_is_fused(name):
 @pytest.mark.parametrize(
     ("agent", "spec", "why"),
     [
-        (small("cta"), Spec.of((64, 64, 3), 5), "images"),
         (small("gcivl", batch_size=40), SPEC, "the batch size, 40, is no multiple of 32"),
         (small("gcbc", hidden=(24, 24)), SPEC, "powers of two"),
         (small("cta", dual=dataclasses.replace(small("cta").config.dual, pretrain_steps=5)), SPEC, "at every step"),
@@ -102,6 +101,29 @@ def test_who_has_no_fused_form(agent, spec, why):
     assert type(make_learner(agent, spec, block=4)) is Learner
     with pytest.raises(CtaError, match=f"--kernels fused: .*{why}.*; use --kernels plain"):
         make_learner(agent, spec, block=4, kernels="fused")
+
+
+@pytest.mark.parametrize("name", ["gcivl", "cta"])
+def test_on_images_encoders_are_in_bfloat16_and_change_a_step_little(name):
+    agent, spec = small(name, batch_size=8), Spec.of((16, 16, 3), 5)
+    plain, low = (make_learner(agent, spec, block=4, kernels=kernels) for kernels in ("plain", "fused"))
+    assert type(plain) is Learner and type(low) is ImageLearner
+    assert type(make_learner(agent, spec, block=4)) is Learner  # on a CPU
+    assert product_precision(low) == "bfloat16 in encoders"
+    state = plain.init(seed_keys(0))
+    batch = plain._blank_batch()
+    images = {
+        k: jax.random.randint(jax.random.key(i), v.shape, 0, 256).astype(v.dtype)
+        for i, (k, v) in enumerate(batch.items())
+        if v.dtype == jnp.uint8
+    }
+    gradients = [
+        jax.grad(learner._loss, has_aux=True)(state.networks, state.targets, batch | images, jax.random.key(0))[0]
+        for learner in (plain, low)
+    ]
+    one, other = (np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(found)]) for found in gradients)
+    assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(gradients))
+    assert 1e-4 < np.linalg.norm(one - other) / np.linalg.norm(one) < 0.05
 
 
 class Foreign(type(small("gcivl"))):

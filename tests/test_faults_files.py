@@ -15,16 +15,15 @@ import numpy as np
 import pytest
 
 from cta.errors import CtaError
-from cta.experiment import lock as lock_module
 from cta.experiment import run_config
+from cta.experiment import run_dir as run_dir_module
 from cta.experiment.background import BackgroundEvaluation
-from cta.experiment.lock import RunLock
-from cta.experiment.run_dir import RunDir
+from cta.experiment.console import TensorBoardLog
+from cta.experiment.run_dir import RunDir, RunLock
 from cta.experiment.scoring import steps_to_keep
 from cta.io.csv_log import CsvLog
 from cta.training.checkpoints import Checkpoints, Damaged, healthy_seeds
 from cta.training.learner import TrainState
-from cta.training.logs import TensorBoardLog
 
 
 def state_of(step, *, weights=(1.0, 2.0), bad=(0, 0)):
@@ -297,7 +296,7 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from cta.experiment.background import BackgroundEvaluation
-from cta.experiment.lock import RunLock
+from cta.experiment.run_dir import RunLock
 RunLock(Path(sys.argv[1]), say=lambda text: print(text, flush=True))
 print("held", flush=True)
 time.sleep(120)
@@ -348,7 +347,7 @@ def test_files_are_written_while_others_take_and_leave_the_directory(tmp_path):
 
 def test_a_number_used_again_by_another_process_keeps_nothing(tmp_path):
     """The file names this very process, which is alive but does not hold the lock."""
-    owner = {"pid": os.getpid(), "host": socket.gethostname(), "boot": lock_module._boot(), "started": "1"}
+    owner = {"pid": os.getpid(), "host": socket.gethostname(), "boot": run_dir_module._boot(), "started": "1"}
     (tmp_path / "lock").write_text(json.dumps(owner))
     said = []
     RunLock(tmp_path, say=said.append).release()
@@ -371,7 +370,7 @@ def test_where_the_file_system_has_no_locks_the_process_itself_is_looked_at(tmp_
 
 @pytest.mark.parametrize("alive", [True, False])
 def test_an_owner_on_another_machine_is_watched(tmp_path, monkeypatch, alive):
-    monkeypatch.setattr(lock_module, "WATCH_SECONDS", 0.6)
+    monkeypatch.setattr(run_dir_module, "WATCH_SECONDS", 0.6)
     path = tmp_path / "lock"
     path.write_text(json.dumps({"pid": 1, "host": "elsewhere", "boot": "other", "started": "5"}))
     if not alive:

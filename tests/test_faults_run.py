@@ -24,7 +24,7 @@ from cta.envs.datasets import open_dataset
 from cta.errors import CtaError
 from cta.evaluation import Evaluator
 from cta.experiment import Run, background
-from cta.experiment.lock import RunLock
+from cta.experiment.run_dir import RunLock
 from cta.training.learner import EXPLODED, first_bad
 from cta.training.seeds import SeedGroup
 from kill_and_resume import CHILD, compare, steady
@@ -452,7 +452,7 @@ def test_a_file_says_how_a_run_stands(copy, data, capfd, monkeypatch):
         data.with_suffix(".gone").rename(data)
     assert status(copy)["state"] == "failed" and "no such file" in status(copy)["reason"]
     with monkeypatch.context() as asked:
-        asked.setattr("cta.experiment.signals.Stop.__bool__", lambda self: True)
+        asked.setattr("cta.exit_codes.Stop.__bool__", lambda self: True)
         assert run(["resume", str(copy), "--steps", "30"]) == 3
     assert status(copy)["state"] == "interrupted" and status(copy)["step"] == 25
     assert run(["resume", str(copy)]) == 0

@@ -13,7 +13,7 @@ import pytest
 from cta.errors import CtaError
 from cta.grid.run_plan import work_lock
 from cta.io.csv_log import CsvLog
-from cta.io.file_lock import file_lock
+from cta.io.files import file_lock
 
 EXCHANGE = """
 import sys

@@ -15,9 +15,9 @@ import pytest
 from rich.console import Console
 
 import cta
-from cta.analysis.purity import MEASURES
+from cta.analysis.pairs import MEASURES
 from cta.cli import analogies, evaluate, run
-from cta.cli.help_pages import help_pages
+from cta.cli.completion import help_pages
 from cta.cli.train import parse
 from cta.config import to_dict
 from cta.data.dataset import count_transitions

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cta.cli.data import describe
 from cta.data import TrajectoryDataset, resolve
-from cta.data.mapped import map_array
+from cta.data.npz import map_array
 from cta.errors import CtaError
 from cta.ooc.components import find_layout
 from cta.ooc.pairs import held_out_of

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cta.cli import COMMANDS, run
+from cta.cli import commands, run
 from cta.data import TrajectoryDataset
 from cta.data.download import download
 from cta.errors import CtaError
@@ -112,7 +112,7 @@ def test_odd_words(tmp_path, monkeypatch, data):
         out = ["--out", "x/y"] if reader in ("export", "ooc cut") else []
         command(f"odd words, cta {reader}", [*reader.split(), *words, *out])
     else:
-        name = data.draw(st.sampled_from([*sorted(COMMANDS), "trian", "", "evalaute"]))
+        name = data.draw(st.sampled_from([*sorted(commands()), "trian", "", "evalaute"]))
         command("odd words, other commands", [name, "--help"])
     assert not list(tmp_path.iterdir())
 

@@ -18,21 +18,21 @@ from ogbench.manipspace.oracles.plan.cube_plan import CubePlanOracle
 from cta.cli import carry_out
 from cta.data import TrajectoryDataset
 from cta.data.npz import column, write_npz
-from cta.envs import datasets, gl
 from cta.envs import generate as generate_module
+from cta.envs import worlds as worlds_module
 from cta.envs.datasets import open_dataset
 from cta.envs.generate import generate, make_episode, plan_job
-from cta.envs.ogbench import global_numpy_seed, spread_seed
 from cta.envs.simulated_data import ManipulationEpisodes, PointMazeEpisodes, healthy, maze_cells
+from cta.envs.worlds import global_numpy_seed, spread_seed
 from cta.errors import CtaError
-from cta.io.file_lock import file_lock
+from cta.io.files import file_lock
 from ogbench_forms import compact, regular
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*DISPLAY environment variable is missing"),
     pytest.mark.filterwarnings("ignore:.*precision lowered by casting:UserWarning"),  # OGBench's own action space
 ]
-needs_gl = pytest.mark.skipif(gl.find_backend() is None, reason="no OpenGL library (make system)")
+needs_gl = pytest.mark.skipif(worlds_module.find_backend() is None, reason="no OpenGL library (make system)")
 MAZE = "pointmaze-medium-navigate-v0"
 
 
@@ -142,7 +142,7 @@ def episode_through_gymnasium(env_name: str, seed: tuple[int, ...], rows: int) -
     """Cube play data by OGBench's public interface alone: Gymnasium's wrappers, returned targets, time limit."""
     env = gymnasium.make(env_name, mode="data_collection", terminate_at_goal=False, max_episode_steps=rows)
     oracle = CubePlanOracle(env=env, noise=0.1, noise_smoothing=0.5)
-    scene, _, shared = spread_seed(np.random.SeedSequence((*seed, 0)), 3)
+    scene, _, shared = spread_seed((*seed, 0), 3)
     record = {key: [] for key in ("observations", "actions", "qpos", "qvel")}
     with global_numpy_seed(shared):
         observation, info = env.reset(seed=scene)
@@ -367,7 +367,7 @@ def test_desk_data_that_is_cut_short_has_no_training_file_yet(tmp_path, monkeypa
             raise CtaError("the disk is full")
         write_npz(*args)
 
-    monkeypatch.setattr(datasets, "write_npz", full)
+    monkeypatch.setattr(generate_module, "write_npz", full)
     with pytest.raises(CtaError, match="full"):
         generate(job)
     assert [path.name for path in tmp_path.glob("*.npz")] == ["desk-play-v0-val.npz"]
@@ -421,7 +421,7 @@ def test_visual_data_are_frames(tmp_path):
 
 
 def test_visual_data_without_opengl_get_one_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(gl, "find_backend", lambda: None)
+    monkeypatch.setattr(worlds_module, "find_backend", lambda: None)
     with pytest.raises(CtaError, match="make system"):
         run("generate", "visual-scene-play-v0", "--episodes", 1, "--out", tmp_path)
 

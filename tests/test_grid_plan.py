@@ -25,7 +25,7 @@ def test_the_core_plan_is_the_issues_cells():
     ]
     for cell in plan.cells:
         assert (cell.seeds, cell.steps, cell.episodes) == ((0, 1, 2, 3), 1_000_000, 50)
-        assert cell.points == (800_000, 900_000, 1_000_000) and not cell.settings and cell.data.full
+        assert cell.points == (800_000, 900_000, 1_000_000) and not cell.settings and cell.data == DataSize()
 
 
 def test_the_other_plans_are_the_issues_cells():
@@ -45,7 +45,7 @@ def test_the_other_plans_are_the_issues_cells():
     ]
     for cell in (*ooc, *more):
         assert (cell.seeds, cell.steps, cell.episodes) == ((0, 1, 2, 3), 1_000_000, 50)
-        assert cell.points == (800_000, 900_000, 1_000_000) and not cell.settings and cell.data.full
+        assert cell.points == (800_000, 900_000, 1_000_000) and not cell.settings and cell.data == DataSize()
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_a_dry_run_shows_cells_hours_and_rates(tmp_path, monkeypatch, capsys):
     words = ["reproduce", str(PLANS / "paper-core.toml"), "--dry-run", "--workers", "16"]
     assert run([*words, "--budget", "45m"]) == 0
     text = capsys.readouterr().out
-    assert "cta on puzzle-4x4-play-v0: seeds 0–3, 15:30 of training on another machine, 3.2 core-hours" in text
+    assert "cta on puzzle-4x4-play-v0: seeds 0–3, 0:15:30 of training on another machine, 3.2 core-hours" in text
     assert text.count("of training on another machine, not in this budget") == 2
     assert run(words) == 0
     text = capsys.readouterr().out

@@ -15,19 +15,16 @@ from rich.console import Console as RichConsole
 
 from cta.errors import CtaError
 from cta.grid import runner as module
-from cta.grid.cells import Cell
-from cta.grid.console import Console
-from cta.grid.engines import LocalEngine
+from cta.grid.cells import Cell, Unit
 from cta.grid.how import How
 from cta.grid.plan import Plan
-from cta.grid.processes import PACK, SCORE, TRAIN, Job, train_words
+from cta.grid.processes import PACK, SCORE, TRAIN, Job, LocalEngine, train_words
 from cta.grid.rates import Budget, Rates, Speed
 from cta.grid.run_plan import _summary
 from cta.grid.runner import Runner, Running
-from cta.grid.units import Unit
 from cta.grid.workspace import Workspace
-from cta.scores.records import empty
 from cta.scores.schema import Score
+from cta.scores.store import empty
 
 CELL = Cell("desk-play-v0", "gcbc", (0, 1, 2, 3), 1000, (800, 900, 1000), episodes=2, curve_points=(400,))
 
@@ -69,7 +66,7 @@ class Recorded(Runner):
         cells = cells or (CELL,)
         space = Workspace(Plan("x", cells), folder / "work", folder / "out", dataset_dir=str(folder))
         how = How(budget="" if budget is None else "100s", **options)
-        super().__init__(space, Rates("cpu"), Budget(budget), how, Engine(), Console())
+        super().__init__(space, Rates("cpu"), Budget(budget), how, Engine())
         self.said: list[str] = []
         self.console.say = self.said.append
 
@@ -199,7 +196,7 @@ def test_more_steps_continue_a_finished_run_once(tmp_path):
     runner._start()
     assert runner.started == [["resume", str(unit.path), "--steps", "2000"]]
     unit.checkpoint(2000).mkdir()
-    assert runner.space.to_continue(longer) == [] and runner.space.to_begin(longer) == []
+    assert runner.space.to_train(longer) == []
 
 
 def test_a_point_that_the_run_would_not_keep_is_trained_to_on_the_way(tmp_path):
@@ -381,7 +378,7 @@ def test_weights_that_are_scored_are_not_to_be_scored(tmp_path):
 def test_a_seed_trained_elsewhere_is_not_trained_again(tmp_path):
     runner = Recorded(tmp_path)
     runner.space.out.add(CELL.key, {"training": [{"seeds": [1, 2], "steps": 1000}], "scoring": []})
-    assert runner.space.to_begin(CELL) == [0, 3]
+    assert [unit.seeds for unit in runner.space.to_train(CELL)] == [(0, 3)]
     assert any("seeds 1,2 to score from their weights" in part for part in runner.space.left(CELL))
 
 

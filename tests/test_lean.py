@@ -9,15 +9,15 @@ import mujoco
 import numpy as np
 import pytest
 
-from cta.envs import gl
+from cta.envs import worlds
 from cta.envs.lean import LeanWorld
 from cta.envs.lean_control import multiply, turn, yaw_terms
 from cta.envs.names import STATE_DIMS, family
-from cta.envs.ogbench import OgbenchWorld, close_env, global_numpy_seed, make_env, seeded_reset
 from cta.envs.simulated_data import LeanPlan, ManipulationEpisodes, _make_oracles
+from cta.envs.worlds import OgbenchWorld, close_env, global_numpy_seed, make_env, seeded_reset
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*DISPLAY environment variable is missing")
-needs_gl = pytest.mark.skipif(gl.find_backend() is None, reason="no OpenGL library (make system)")
+needs_gl = pytest.mark.skipif(worlds.find_backend() is None, reason="no OpenGL library (make system)")
 WORLDS = tuple(STATE_DIMS)
 
 
@@ -199,10 +199,10 @@ def test_evaluation_and_generation_are_lean():
 @needs_gl
 @pytest.mark.gl
 def test_pictures():
-    gl.enable_rendering()
+    worlds.enable_rendering()
     pair = SimpleNamespace(
-        plain=make_env("puzzle-3x3-v0", lean=False, render_size=(64, 48)),
-        lean=make_env("puzzle-3x3-v0", render_size=(64, 48)),
+        plain=make_env("puzzle-3x3-v0", lean=False, width=64, height=48),
+        lean=make_env("puzzle-3x3-v0", width=64, height=48),
     )
     reset_both(pair, 0, {"task_id": 1})
     for _ in range(3):

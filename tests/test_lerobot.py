@@ -9,7 +9,7 @@ import pytest
 
 from cta import CtaError, Run, load_policy
 from cta.cli import run as cta
-from cta.data.lerobot import read_lerobot
+from cta.data.other_formats import read_lerobot
 
 pa = pytest.importorskip("pyarrow")
 LENGTHS = (5, 9, 3, 7, 6, 4)
@@ -135,6 +135,26 @@ def test_bounds_of_the_command_line_and_of_actions_that_never_change(tmp_path):
     assert read_lerobot(tmp_path / "bare").bounds.low.tolist() == [-1, 0]
 
 
+def replace_column(folder, name, values, files="*"):
+    """Another column in the files of a folder: what `values` gives of a table's number of rows."""
+    import pyarrow.parquet as parquet
+
+    for path in sorted((folder / "data").rglob(f"{files}.parquet")):
+        table = parquet.read_table(path)
+        place = table.column_names.index(name)
+        parquet.write_table(table.set_column(place, name, pa.array(values(len(table)))), path)
+
+
+def test_columns_of_one_number_and_whole_numbers(tmp_path):
+    """A feature of shape (1,) is no list in LeRobot's files; ticks of an encoder are whole numbers."""
+    write(tmp_path / "cube", stats=False)
+    replace_column(tmp_path / "cube", "action", lambda rows: np.linspace(-1, 1, rows))
+    replace_column(tmp_path / "cube", "observation.state", lambda rows: [[row, 7 * row] for row in range(rows)])
+    data = read_lerobot(tmp_path / "cube")
+    assert data.actions.shape == (sum(LENGTHS), 1) and data.actions[13, 0] == 1
+    assert data.observations.dtype == np.float32 and data.observations[13].tolist() == [13, 91]
+
+
 def put(name, row, value):
     return lambda arrays: arrays[name].__setitem__(row, value)
 
@@ -170,6 +190,25 @@ def test_what_is_no_lerobot_dataset_is_one_line(tmp_path):
     with pytest.raises(CtaError, match=r"is no LeRobot dataset: it has no meta/info\.json"):
         read_lerobot(tmp_path / "empty")
     write(tmp_path / "cube")
+    cases = [
+        (lambda rows: [[0.0, 1.0]] * (rows - 1) + [[0.0]], "action has rows of different lengths"),
+        (lambda rows: ["a"] * rows, "action is no list of numbers"),
+        (lambda rows: [["a", "b"]] * rows, "action is no list of numbers"),
+        (lambda rows: [[[0.0], [1.0]]] * rows, "action is no list of numbers"),
+    ]
+    for number, (values, complaint) in enumerate(cases):
+        write(tmp_path / str(number))
+        replace_column(tmp_path / str(number), "action", values, "file-001")
+        with pytest.raises(CtaError, match=rf"file-001\.parquet: {complaint}"):
+            read_lerobot(tmp_path / str(number))
+    write(tmp_path / "part")
+    (tmp_path / "part" / "data" / "chunk-000" / "file-001.parquet").unlink()
+    with pytest.raises(CtaError, match=r"its files have 24 frames, meta/info\.json says 34: is all of it here\?"):
+        read_lerobot(tmp_path / "part")
+    for path in (tmp_path / "part" / "data").rglob("*.parquet"):
+        parquet.write_table(parquet.read_table(path).slice(0, 0), path)
+    with pytest.raises(CtaError, match="its files have 0 frames"):
+        read_lerobot(tmp_path / "part")
     first = tmp_path / "cube" / "data" / "chunk-000" / "file-000.parquet"
     table = parquet.read_table(first)
     parquet.write_table(table.drop_columns(["action"]), first)

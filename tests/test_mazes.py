@@ -7,7 +7,7 @@ import pytest
 
 from cta.cli import run
 from cta.data import TrajectoryDataset, environment_name
-from cta.envs.ogbench import OgbenchWorld
+from cta.envs.worlds import OgbenchWorld
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*Box (low|high)'s precision lowered"),

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from cta.data import TrajectoryDataset
-from cta.envs import gl
+from cta.envs import worlds
 from cta.envs.datasets import check_fits
 from cta.envs.names import expected_shapes, known_spec
-from cta.envs.ogbench import OgbenchWorld, global_numpy_seed, make_env, spread_seed
+from cta.envs.worlds import OgbenchWorld, global_numpy_seed, make_env, spread_seed
 from cta.errors import CtaError
 from ooc_arm import state_of
 
-needs_gl = pytest.mark.skipif(gl.find_backend() is None, reason="no OpenGL library (make system)")
+needs_gl = pytest.mark.skipif(worlds.find_backend() is None, reason="no OpenGL library (make system)")
 
 
 def rollout(world: OgbenchWorld, task: int, seed: int, *, steps: int = 20) -> np.ndarray:
@@ -130,7 +130,7 @@ def test_a_world_of_ones_own_has_no_expected_shape():
 @needs_gl
 @pytest.mark.gl
 def test_frames():
-    world = OgbenchWorld("scene-v0", render_size=(64, 48))
+    world = OgbenchWorld("scene-v0", width=64, height=48)
     world.reset(1, 0, render_goal=True)
     frame = world.render()
     assert frame.shape == (48, 64, 3)
@@ -143,9 +143,9 @@ def test_frames():
 
 
 def test_no_opengl_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(gl, "find_backend", lambda: None)
+    monkeypatch.setattr(worlds, "find_backend", lambda: None)
     with pytest.raises(CtaError, match="make system"):
-        gl.enable_rendering()
+        worlds.enable_rendering()
     with pytest.raises(CtaError, match="make system"):
         make_env("visual-cube-single-v0")
 
@@ -167,5 +167,5 @@ def test_shapes_that_do_not_fit_get_one_line():
 
 
 def test_stepping_needs_no_jax():
-    code = "import sys, cta.envs.datasets; from cta.envs.ogbench import OgbenchWorld as W; W('pointmaze-medium-v0')"
+    code = "import sys, cta.envs.datasets; from cta.envs.worlds import OgbenchWorld as W; W('pointmaze-medium-v0')"
     subprocess.run([sys.executable, "-c", code + "; assert 'jax' not in sys.modules"], check=True)

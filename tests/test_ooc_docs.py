@@ -11,7 +11,7 @@ from cta.cli.ooc import RATES as COLUMNS
 from cta.io.csv_log import CsvLog
 from cta.io.text_tables import pipe_table as markdown
 from cta.ooc.pairs import PAPER_EVENTS
-from cta.scores.pair_table import as_table, merge, pair_lines
+from cta.scores.pair_table import as_table, pair_lines
 from cta.scores.paper import ALL_PAIRS, paper_pairs
 from cta.scores.schema import WHOLE, read_scores
 
@@ -78,7 +78,7 @@ def test_the_table_of_the_desk_is_the_records():
         ours += pair_lines(row for path in paths for row in read_scores(path, condition=condition))
     assert {line.agent for line in ours if line.data == HELD_OUT} == set(AGENTS)
     assert {(agent, kind) for agent in AGENTS[:2] for kind in CONTROLS} <= {(line.agent, line.data) for line in ours}
-    assert block("desk") == markdown(as_table(merge(ours, [])))
+    assert block("desk") == markdown(as_table(ours))
     assert {line.seeds for line in ours} == {8}
     for path in DESK.glob("*/*.csv"):
         record = json.loads(path.with_suffix(".json").read_text())

@@ -9,9 +9,17 @@ from cta.errors import CtaError
 from cta.grid.studies import AGENTS
 from cta.io.csv_log import CsvLog
 from cta.ooc import HeldOut, Pair, find_layout, held_out_of
-from cta.ooc.evaluation import EpisodeLog, PairEvaluator, count_rows, judge, read_logs, write_log, write_logs
-from cta.ooc.trials import make_trials
-from cta.scores.pair_table import as_table, merge, pair_lines, paper_lines
+from cta.ooc.evaluation import (
+    EpisodeLog,
+    PairEvaluator,
+    count_rows,
+    judge,
+    make_trials,
+    read_logs,
+    write_log,
+    write_logs,
+)
+from cta.scores.pair_table import as_table, pair_lines, paper_lines
 from cta.scores.schema import HELD_OUT, CellKey, Score
 
 DESK, SCENE, LIGHTS = (find_layout(f"{name}-play-v0") for name in ("desk", "scene", "lights-3x3"))
@@ -194,8 +202,7 @@ def test_tables_beside_the_paper():
         for seed in (0, 1)
         for step in (100, 200)
     ]
-    lines = merge(pair_lines(rows), paper_lines("scene-play-v0"))
-    header, ours, paper = as_table(lines)
+    header, ours, paper = as_table(pair_lines(rows), paper_lines("scene-play-v0"))
     assert header[-2:] == ["all", "lenient, all"]
     assert ours == ["cta", "held-out", "2", "200", *["50±10 (80±0)"] * 4, "60±0"]
     assert paper[4:] == ["57±12 (98±2)", "83±7 (98±2)", "80±8 (86±7)", "73±9 (94±4)", "–"]

@@ -12,7 +12,7 @@ from cta.cli.demo import Command
 from cta.envs.desk_play import generate_play
 from cta.io.text_tables import pipe_table as markdown
 from cta.ooc import Rule, find_layout, held_out_of
-from cta.scores.pair_table import PairAnswer, as_table, merge, pair_lines
+from cta.scores.pair_table import PairAnswer, as_table, pair_lines
 from cta.scores.schema import Score, read_scores
 from cta.scores.statistics import by_evaluation, difference, seed_scores
 
@@ -49,7 +49,7 @@ def gap(kind: str, other: str) -> tuple[str, str]:
 def test_the_table_is_the_records():
     files = [file for kind in KINDS for file in sorted((LIGHTS / kind).glob("*.csv"))]
     lines = [line for file in files for line in pair_lines(read_scores(file))]
-    assert block("lights") == markdown(as_table(merge(lines, []))) and len(lines) == 15
+    assert block("lights") == markdown(as_table(lines)) and len(lines) == 15
     for kind in KINDS:
         for agent in NAMES:
             rows = scores(kind, agent)

@@ -9,14 +9,14 @@ from cta.cli import run as cta
 from cta.envs.datasets import generate_desk, open_dataset
 from cta.errors import CtaError
 from cta.ooc import find_all, find_layout, held_out_of
+from cta.ooc.evaluation import desk_task, make_trials, task_info
 from cta.ooc.pairs import BUILT_IN, parse_held_out
-from cta.ooc.trials import desk_task, make_trials, task_info
 
 LAYOUTS = {name: find_layout(f"{name}-play-v0") for name in ("scene", "puzzle-4x4", "puzzle-3x3", "desk", "lights-3x3")}
 
 
 def test_the_pairs_of_the_paper():
-    lines = {name: [pair.describe(LAYOUTS[name]) for pair in pairs] for name, pairs in BUILT_IN.items()}
+    lines = {name: [pair.describe(LAYOUTS[name]) for pair in held_out_of(LAYOUTS[name]).pairs] for name in BUILT_IN}
     assert lines["scene"] == [
         "window closed, window_lock unlocked, drawer closed: drawer → open",
         "drawer closed, drawer_lock locked, window open: window → closed",
@@ -25,7 +25,7 @@ def test_the_pairs_of_the_paper():
     assert lines["puzzle-4x4"][0] == "light5 0, light1 1, light9 0, light4 1, light6 0: press 5"
     # A press's context is exactly what the press flips, which confirms the numbering.
     for name in ("puzzle-4x4", "lights-3x3"):
-        for pair in BUILT_IN[name]:
+        for pair in held_out_of(LAYOUTS[name]).pairs:
             flips = {f"light{light}" for light in LAYOUTS[name].patterns[pair.event[1]]}
             assert set(pair.context) == flips
 

@@ -10,9 +10,8 @@ from cta.envs.protocol import Episode
 from cta.evaluation.rollout import play
 from cta.ooc import HeldOut, Pair, Rule, find_all, find_layout, held_out_of, plan_cut
 from cta.ooc.cut import presses
-from cta.ooc.evaluation import EventRecorder, PairEvaluator, judge
+from cta.ooc.evaluation import EventRecorder, PairEvaluator, judge, make_trials, task_info
 from cta.ooc.pairs import PRESS
-from cta.ooc.trials import make_trials, task_info
 from ooc_arm import Arm, OneWorld
 
 OPEN, SHUT = -0.16, 0.0

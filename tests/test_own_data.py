@@ -19,9 +19,8 @@ from cta import CtaError, TrajectoryDataset, load_policy, train
 from cta.agents.policy import GoalPolicy
 from cta.cli import run
 from cta.data.dataset import hold_out
-from cta.data.minari import read_minari
-from cta.data.observations import goal_vector, join, leaves
-from cta.envs.own_environment import OwnWorld
+from cta.data.other_formats import goal_vector, join, leaves, read_minari
+from cta.envs.worlds import OwnWorld
 from cta.evaluation.evaluator import complete_goal
 from cta.evaluation.offline import rank_correlation, trajectory_order
 from cta.experiment import Run

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cta.augment import crop, random_crop
+from cta.training.learner import crop, random_crop
 
 SIDE, BATCH = 8, 64
 RNG = np.random.default_rng(0)

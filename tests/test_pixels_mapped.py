@@ -10,10 +10,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from cta.data import TrajectoryDataset, mapped
+from cta.data import TrajectoryDataset, npz
 from cta.data.dataset import hold_out
-from cta.data.mapped import cache_folder, is_mapped, map_array, read_or_map
-from cta.data.npz import NpzReader
+from cta.data.npz import NpzReader, cache_folder, is_mapped, map_array, read_or_map
 from cta.errors import CtaError
 
 IMAGES = np.random.default_rng(0).integers(0, 8, (40, 4, 4, 3), np.uint8)
@@ -146,7 +145,7 @@ def test_small_arrays_are_read_large_ones_mapped(file):
         read, there = (read_or_map(reader, "observations", limit=n) for n in (IMAGES.nbytes, IMAGES.nbytes - 1))
     assert not isinstance(read, np.memmap) and isinstance(there, np.memmap)
     np.testing.assert_array_equal(read, there)
-    assert mapped.MEMORY_BYTES == 1 << 30
+    assert npz.MEMORY_BYTES == 1 << 30
 
 
 def test_a_dataset_keeps_the_map(file):

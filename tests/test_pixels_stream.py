@@ -18,8 +18,7 @@ from cta.nn import Linear
 from cta.nn.impala import Impala
 from cta.training.checkpoints import flatten
 from cta.training.learner import DeviceData, Learner, spec_of, to_device
-from cta.training.seeds import SeedGroup
-from cta.training.source import AHEAD, StreamedSource, bind, device_budget, open_source
+from cta.training.seeds import AHEAD, SeedGroup, StreamedSource, bind, device_budget, open_source
 
 bits = pytest.mark.skipif(jax.default_backend() != "cpu", reason="bit for bit on a CPU only")
 

@@ -147,7 +147,8 @@ def test_a_folder_brings_no_modules(tmp_path):
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
     subprocess.run([*plugins.PYTHON, "-m", "cta", "doctor"], cwd=tmp_path, env=environment, check=True)
     assert not (tmp_path / "ran").exists()
-    begun = [path.name for path in (ROOT / "src").rglob("*.py") if "sys.executable" in path.read_text()]
+    files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "packages").rglob("*.py")]
+    begun = [path.name for path in files if "sys.executable" in path.read_text()]
     assert begun == ["plugins.py"]
 
 

@@ -14,8 +14,8 @@ from cta.cli import run
 from cta.envs.desk import decode, find_world
 from cta.envs.lights import board, board_of
 from cta.envs.names import LIGHTS_SIZES
-from cta.evaluation.offline import press_order
-from cta.evaluation.presses import PressEvaluator, draw_boards, plan_presses, press_names, with_lights
+from cta.evaluation.evaluator import PressEvaluator, draw_boards, plan_presses, press_names
+from cta.evaluation.offline import press_order, with_lights
 from cta.ooc.components import find_layout
 from cta.scores.schema import CellKey, Score, make_score, order
 from cta.scores.store import Scores

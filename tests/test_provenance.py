@@ -8,7 +8,7 @@ import pytest
 
 from cta.cli import run
 from cta.envs.desk_play import generate_play
-from cta.experiment.facts import scoring_facts
+from cta.experiment.candidates import scoring_facts
 from cta.io import provenance
 
 

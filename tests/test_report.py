@@ -13,12 +13,11 @@ import pytest
 from cta.cli import run
 from cta.errors import CtaError
 from cta.report import build
+from cta.report.behaviour import record_rollouts
+from cta.report.collect import opening, title, verdict
 from cta.report.map_section import pack_integers, pack_numbers, purity_words, read_map
 from cta.report.page import embed, render
-from cta.report.rollouts import record_rollouts
-from cta.report.runs import read_run
-from cta.report.series import build_series, group_runs
-from cta.report.summary import opening, title, verdict
+from cta.report.runs import RunRecord, build_series, group_runs
 
 RECORDS = Path(__file__).parent.parent / "docs" / "measurements"
 EVIL = "</script><script>window.broken=1</script><img src=x onerror=window.broken=1>"
@@ -64,7 +63,7 @@ def write_map(run, *, count=6, **changes):
 
 
 def test_scores_are_means_of_the_last_three_over_tasks(tmp_path):
-    one = build_series([read_run(write_run(tmp_path / "a", wins={0: 4, 1: 8}))])[0]
+    one = build_series([RunRecord(write_run(tmp_path / "a", wins={0: 4, 1: 8}))])[0]
     # Task 1 at 30, 40, 50 and 70, 80, 90 %, task 2 at 0: seeds score 20 and 40.
     success = one["success"]
     assert success["seeds"] == {0: 20.0, 1: 40.0}
@@ -77,7 +76,7 @@ def test_scores_are_means_of_the_last_three_over_tasks(tmp_path):
 
 
 def test_one_seed_has_no_interval(tmp_path):
-    one = build_series([read_run(write_run(tmp_path / "a", seeds=(3,)))])[0]
+    one = build_series([RunRecord(write_run(tmp_path / "a", seeds=(3,)))])[0]
     assert one["success"]["mean"] == 25.0 and one["success"]["interval"] is None
 
 
@@ -87,7 +86,7 @@ def test_runs_of_the_same_settings_are_one_series(tmp_path):
     again = write_run(tmp_path / "c", seeds=(0,))
     other = write_run(tmp_path / "d", seeds=(5,), eval_episodes=20)
     cut = write_run(tmp_path / "e", seeds=(7,), cut={"kind": "held-out"})
-    runs = [read_run(path) for path in (first, more, again, other, cut)]
+    runs = [RunRecord(path) for path in (first, more, again, other, cut)]
     assert group_runs(runs) == [[0, 1], [2], [3], [4]]
     series = build_series(runs)
     assert [one["label"] for one in series] == ["cta (a)", "cta (c)", "cta (d)", "cta"]
@@ -118,7 +117,7 @@ def test_no_more_is_claimed_than_the_numbers_say():
 
 
 def test_it_opens_with_what_was_asked(tmp_path):
-    runs = [read_run(write_run(tmp_path / name, agent=name)) for name in ("a", "b")]
+    runs = [RunRecord(write_run(tmp_path / name, agent=name)) for name in ("a", "b")]
     series = build_series(runs)
     assert title(series) == "a and b on desk-play-v0"
     found = opening(runs, series, [])
@@ -232,7 +231,7 @@ def test_a_page_of_held_out_pairs(tmp_path):
 def test_events_of_an_episode_in_words():
     from cta.ooc import find_layout, held_out_of
     from cta.ooc.evaluation import EpisodeLog
-    from cta.report.ooc import events
+    from cta.report.behaviour import events
 
     desk, lights = (held_out_of(find_layout(name)) for name in ("desk-play-v0", "lights-3x3-play-v0"))
     start = {
@@ -314,13 +313,13 @@ def test_videos_name_the_seed_they_show(tmp_path):
     for folder, told in ((step, "videos at step 4."), (step / "seed_1", "videos of seed 1 at step 4.")):
         folder.mkdir(parents=True)
         (folder / "task1_episode0_success.mp4").write_text(told)
-        found, note = record_rollouts(read_run(path), episodes=1)
+        found, note = record_rollouts(RunRecord(path), episodes=1)
         assert note == told and [base64.b64decode(one["video"]).decode() for one in found] == [told]
 
 
 def test_a_minari_dataset_has_the_name_its_run_has(tmp_path):
     assert (
-        read_run(write_run(tmp_path / "a", dataset="minari:D4RL/door/human-v2")).dataset == "minari-D4RL-door-human-v2"
+        RunRecord(write_run(tmp_path / "a", dataset="minari:D4RL/door/human-v2")).dataset == "minari-D4RL-door-human-v2"
     )
 
 

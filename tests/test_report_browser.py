@@ -15,11 +15,11 @@ from cta.cli import run
 from cta.envs.desk import WORLDS, observe
 from cta.envs.desk_play import generate_play
 from cta.envs.desk_vector import start_and_goal
-from cta.evaluation.videos import write_video
+from cta.evaluation.rollout import write_video
 from cta.ooc import find_layout, held_out_of
 from cta.report import LIMIT_BYTES, build
+from cta.report.behaviour import flat_states
 from cta.report.page import render
-from cta.report.rollouts import flat_states
 
 RECORDS = Path(__file__).parent.parent / "docs" / "measurements" / "desk-agents"
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>"

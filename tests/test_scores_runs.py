@@ -13,7 +13,7 @@ from cta.agents import find
 from cta.agents.policy import Policy
 from cta.cli import run
 from cta.errors import CtaError
-from cta.experiment import Run
+from cta.experiment import Run, load_policy
 from cta.experiment.weights import FORMAT, network_shapes, open_weights, read_by_act
 from cta.ooc.components import find_layout
 from cta.ooc.evaluation import count_rows, read_logs
@@ -98,6 +98,10 @@ def test_a_run_into_a_results_folder(made, tmp_path, capsys):
     logs = read_logs(Scores(tmp_path).events_file(cell.key, 1, 4))
     desk = find_layout("desk-play-v0")
     assert count_rows(logs, held_out_of(desk).numbered(), desk, cell.key, 1, 4) == [r for r in cell.rows if r.step == 4]
+    # They come along into another folder.
+    assert run(["results", "add", str(tmp_path), "--to", str(tmp_path / "other")]) == 0
+    assert read_logs(Scores(tmp_path / "other").events_file(cell.key, 1, 4)) == logs
+    capsys.readouterr()
     assert run(words) == 0
     assert f"1 scored into {tmp_path}, 1 were there already" in capsys.readouterr().out
     assert run([*words, "--again"]) == 0
@@ -155,6 +159,48 @@ def test_rounded_weights_are_smaller_close_and_named(made, tmp_path):
     assert sizes["float16"] < sizes["float32"] and sizes["bfloat16"] == pytest.approx(sizes["float16"], rel=0.01)
     assert run(["evaluate", str(file), "--results", str(tmp_path / "scores"), "--episodes", "1"]) == 0
     assert Scores(tmp_path / "scores").cell(KEY).record["scoring"][0]["weights"] == "bfloat16"
+
+
+def test_a_policy_to_keep(made, tmp_path, capsys, monkeypatch):
+    """One file in half the bits with a record, which is scored, filmed and opened without its run."""
+    monkeypatch.chdir(tmp_path)
+    assert run(["evaluate", str(made / "whole"), "--results", "results", "--episodes", "2", "--seeds", "1"]) == 0
+    words = ["results", "keep", str(made / "whole"), "--seed", "1", "--out", "pretrained/desk.safetensors"]
+    assert run(words) == 0 and "seed 1, step 4, 0.0 MiB in float16" in capsys.readouterr().out
+    record = json.loads(Path("pretrained/desk.json").read_text())
+    (score,) = record["scores"]
+    assert (score["weights"], score["episodes"], [*score["successes"]]) == ("float32", 2, [*"12345"])
+    assert (record["seed"], record["step"], record["weights"], record["training"]["steps"]) == (1, 4, "float16", 4)
+    assert record["bytes"] == Path("pretrained/desk.safetensors").stat().st_size
+    before = Path("results", f"{CELL}.csv").read_bytes()
+    evaluate = ["evaluate", "pretrained/desk.safetensors", "--episodes", "1"]
+    assert run([*evaluate, "--videos", "1", "--tasks", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "seed 1, step 4: 0.0 % (tasks 1: 0; episodes of each: 1)" in said
+    assert "pretrained/desk.json, weights in float32: 0.0 % (tasks 1, 2, 3, 4, 5: 0, 0, 0, 0, 0; episodes" in said
+    assert len(list(Path("pretrained/desk/videos").rglob("*.mp4"))) == 1
+    # What it scores lies beside it, never in the results that it was measured with.
+    assert Path("results", f"{CELL}.csv").read_bytes() == before
+    assert [row.task for row in Scores("pretrained/desk").cell(KEY).rows] == ["1"]
+    assert run(["results", "keep", "pretrained/desk.safetensors", "--out", "pretrained/desk.safetensors"]) == 0
+    again = json.loads(Path("pretrained/desk.json").read_text())
+    assert [score["weights"] for score in again["scores"]] == ["float32", "float16"]
+    assert again["sha256"] == record["sha256"]
+    policy, pair = (
+        load_policy("pretrained/desk.safetensors"),
+        np.zeros((2, *Run(made / "whole").spec.observation_shape)),
+    )
+    np.testing.assert_allclose(policy(*pair), load_policy(made / "whole", seed=1)(*pair), atol=0.01)
+    assert (policy.seed, policy.step) == (1, 4)
+    with pytest.raises(CtaError, match=r"desk\.safetensors holds gcbc .* seed 1, step 4, and no other policy"):
+        load_policy("pretrained/desk.safetensors", seed=0)
+    for words, complaint in [
+        (["--out", "policy"], "must end in .safetensors"),
+        (["--out", "x.safetensors", "--seed", "7"], "holds no policy of such a seed and step"),
+        (["--out", "x.safetensors", "--step", "3"], "has no checkpoint at step 3"),
+    ]:
+        assert run(["results", "keep", str(made / "whole"), *words]) == 1
+        assert complaint in capsys.readouterr().err
 
 
 def test_evaluate_csv_of_an_earlier_version_gets_the_present_columns(made):

@@ -8,7 +8,7 @@ import pytest
 
 from cta.cli import run
 from cta.errors import CtaError
-from cta.scores.protocol import CellScores, points_of, short_list, short_steps
+from cta.scores.paper import CellScores, points_of, short_list, short_steps
 from cta.scores.schema import COLUMNS, HELD_OUT, OLD_COLUMNS, OLD_PAIR_COLUMNS, RANDOM, WHOLE, CellKey, Score
 from cta.scores.schema import read_scores as read
 from cta.scores.store import Scores
@@ -54,7 +54,7 @@ def record(*, seeds=range(8), steps=1_000_000, fingerprint="a" * 64, points=POIN
 def write_old(path, scores):
     """As earlier versions wrote them."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    held = scores[0].of_pair
+    held = scores[0].asked == "pairs"
     lines = [",".join(OLD_PAIR_COLUMNS if held else OLD_COLUMNS)]
     for s in scores:
         line = [s.dataset, s.agent, s.seed, s.step, s.task.removeprefix("pair"), s.episodes, s.successes]

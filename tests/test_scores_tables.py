@@ -10,13 +10,13 @@ import pytest
 from rich.console import Console
 
 from cta.cli import run
-from cta.cli.table import filler
+from cta.cli.table import MARK, filler, refill
 from cta.io import text_tables
 from cta.report import score_figures
-from cta.scores.formats import MARK, NOTHING, refill
 from cta.scores.paper import TABLES, paper_scores
 from cta.scores.schema import CellKey
 from cta.scores.store import Scores
+from cta.scores.tables import NOTHING
 from test_scores_store import KEY, PUZZLE, cell_of, record, rows
 
 ROOT = Path(__file__).parent.parent

@@ -12,7 +12,7 @@ import yaml
 from nbclient import NotebookClient
 
 import cta
-from cta.cli import COMMANDS
+from cta.cli import commands
 from cta.envs import datasets, desk, generate, names
 from cta.evaluation import evaluator
 from cta.scores.paper import TABLES
@@ -34,7 +34,7 @@ def site(tmp_path_factory):
 
 def test_every_command_is_on_the_site(site):
     page = (site / "commands.html").read_text()
-    for name in COMMANDS:
+    for name in commands():
         assert f"usage: cta {name}" in page, name
     assert "--agent.subgoal-steps" in page and "usage: cta ooc study" in page
 
@@ -127,5 +127,5 @@ def test_the_map_of_the_paper_names_every_table():
     page = (ROOT / "docs/paper.md").read_text()
     for table in TABLES:
         assert f"`cta table {table}`" in page, table
-    for file in re.findall(r"`(plans/[^`]+|src/cta/[^`]+)`", page):
+    for file in re.findall(r"`(plans/[^`]+|src/cta/[^`]+|packages/[^`]+)`", page):
         assert (ROOT / file).exists(), file

@@ -16,26 +16,25 @@ from gymnasium import spaces
 from cta.agents import Agent
 from cta.cli import evaluate
 from cta.config import AgentConfig, RunConfig
-from cta.data import TrajectoryDataset
+from cta.data import DATA_DIR_VARIABLE, TrajectoryDataset, dataset_folder
 from cta.data.download import MIRRORS_VARIABLE, download
-from cta.data.locations import DATA_DIR_VARIABLE, dataset_folder
-from cta.envs import ogbench as ogbench_module
 from cta.envs import simulated_data
+from cta.envs import worlds as worlds_module
 from cta.envs.desk import find_world
 from cta.envs.desk_vector import DeskVectorWorld
 from cta.envs.generate import plan_job
 from cta.envs.names import KNOWN, expected_shapes
-from cta.envs.ogbench import OgbenchWorld
 from cta.envs.simulated_data import ManipulationEpisodes, PointMazeEpisodes
+from cta.envs.worlds import OgbenchWorld
 from cta.errors import CtaError
 from cta.evaluation import Evaluator
 from cta.evaluation.rollout import TASKS, plan_episodes
 from cta.evaluation.worker import Slots
 from cta.experiment.candidates import choose_steps
 from cta.presets import run_preset
-from cta.scores.protocol import EPISODES as COUNTED
-from cta.scores.protocol import TASKS as TASK_NAMES
-from cta.scores.protocol import points_of
+from cta.scores.paper import EPISODES as COUNTED
+from cta.scores.paper import TASKS as TASK_NAMES
+from cta.scores.paper import points_of
 from cta.scores.schema import Score
 from cta.training.learner import Learner, Slice, seed_keys, spec_of, to_device
 from test_scores_store import cell_of
@@ -131,7 +130,7 @@ def test_worlds_have_these_shapes(world):
 def test_limit_of_an_episode(monkeypatch, world):
     """What workers are told, and the step at which an episode without success is over; nothing is simulated."""
     limit = WORLDS[world.removeprefix("visual-")][-1]
-    monkeypatch.setattr(ogbench_module, "make_env", lambda *args, **options: NeverReached())
+    monkeypatch.setattr(worlds_module, "make_env", lambda *args, **options: NeverReached())
     slots = Slots(f"{world}-v0", None)
     assert slots.describe()[1] == limit
     made = slots.world(0)

@@ -8,14 +8,13 @@ import pytest
 
 from cta.cli import evaluate
 from cta.cli.ooc import COMMANDS
-from cta.envs.ogbench import OgbenchWorld
+from cta.envs.worlds import OgbenchWorld
 from cta.experiment.score_files import How
 from cta.grid.studies import study_plan
 from cta.ooc import find_layout, held_out_of
 from cta.ooc.components import SCENE
-from cta.ooc.evaluation import PairEvaluator
+from cta.ooc.evaluation import PairEvaluator, make_trials
 from cta.ooc.pairs import BUILT_IN
-from cta.ooc.trials import make_trials
 from cta.scores.pair_table import pair_lines
 from cta.scores.schema import HELD_OUT, Score
 from ooc_arm import state_of

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-import cta.theory.assumptions as assumptions
-from cta.theory.assumptions import (
+import cta_theory.assumptions as assumptions
+from cta_theory.assumptions import (
     blocks,
     check_abstraction,
     check_consistency,
@@ -17,8 +17,8 @@ from cta.theory.assumptions import (
     difference_decoder,
     global_decoder,
 )
-from cta.theory.distance import fields, temporal_distance
-from cta.theory.mdp import sliders
+from cta_theory.distance import fields, temporal_distance
+from cta_theory.mdp import sliders
 from theory_worlds import check_probe_completeness, exogenous_product, random_mdp
 
 quick = settings(max_examples=30, deadline=None)

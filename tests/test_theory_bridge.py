@@ -8,9 +8,9 @@ import pytest
 from cta.agents.base import Spec
 from cta.agents.dual import DualLearner
 from cta.config import DualConfig
-from cta.theory.bridge import BridgeConfig, DualOnly, InvarianceRow, observe, play
-from cta.theory.mdp import locked_slider
-from cta.theory.report import learned_rows, learned_table
+from cta_theory.bridge import BridgeConfig, DualOnly, InvarianceRow, observe, play
+from cta_theory.mdp import locked_slider
+from cta_theory.report import learned_rows, learned_table
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import cta.theory.distance as distance
+import cta_theory.distance as distance
 import theory_worlds
 from cta.errors import CtaError
-from cta.theory.assumptions import blocks, check_abstraction, global_decoder
-from cta.theory.mdp import MDP, locked_slider, sliders
+from cta_theory.assumptions import blocks, check_abstraction, global_decoder
+from cta_theory.mdp import MDP, locked_slider, sliders
 from theory_worlds import (
     check_finite_distances,
     directed_cycle,

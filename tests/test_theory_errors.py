@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cta.errors import CtaError
-from cta.theory import (
+from cta_theory import (
     MDP,
     bilinear_complete,
     context_invariance,
@@ -19,9 +19,9 @@ from cta.theory import (
     surrogate_return,
     temporal_distance,
 )
-from cta.theory.assumptions import blocks
-from cta.theory.distance import value_iteration
-from cta.theory.factorisation import held_out_moves
+from cta_theory.assumptions import blocks
+from cta_theory.distance import value_iteration
+from cta_theory.factorisation import held_out_moves
 from theory_worlds import one_way_door
 
 
@@ -104,6 +104,6 @@ def test_errors_an_unknown_successor() -> None:
 
 
 def test_errors_importing_the_tabular_part_needs_neither_jax_nor_matplotlib() -> None:
-    code = "import sys, cta.theory; print([m for m in ('jax', 'matplotlib', 'rich') if m in sys.modules])"
+    code = "import sys, cta_theory; print([m for m in ('jax', 'matplotlib', 'rich') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import cta.theory.factorisation as factorisation
-from cta.theory.distance import field, fields, surrogate_return, temporal_distance
-from cta.theory.factorisation import Transduction, held_out_moves, transduce
-from cta.theory.invariance import context_pairs
-from cta.theory.mdp import sliders
+import cta_theory.factorisation as factorisation
+from cta_theory.distance import field, fields, surrogate_return, temporal_distance
+from cta_theory.factorisation import Transduction, held_out_moves, transduce
+from cta_theory.invariance import context_pairs
+from cta_theory.mdp import sliders
 from theory_worlds import random_mdp
 
 GAMMA = 0.9

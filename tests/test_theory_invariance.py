@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from cta.theory.distance import fields, surrogate_return, temporal_distance
-from cta.theory.factorisation import dual_analogy, factorise
-from cta.theory.invariance import context_invariance, context_pairs, dual_accuracy
-from cta.theory.mdp import desk_skeleton, locked_slider, sliders
+from cta_theory.distance import fields, surrogate_return, temporal_distance
+from cta_theory.factorisation import dual_analogy, factorise
+from cta_theory.invariance import context_invariance, context_pairs, dual_accuracy
+from cta_theory.mdp import desk_skeleton, locked_slider, sliders
 
 TASKS, CONTEXTS = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
 

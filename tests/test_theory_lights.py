@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from cta.errors import CtaError
-from cta.theory.distance import field, surrogate_return, temporal_distance
-from cta.theory.lights import LightsOut, walsh_hadamard
+from cta_theory.distance import field, surrogate_return, temporal_distance
+from cta_theory.lights import LightsOut, walsh_hadamard
 from theory_worlds import lights_out
 
 

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import cta.theory.distance as distance
-import cta.theory.mdp as worlds
-from cta.theory.assumptions import check_abstraction, check_consistency, difference_decoder, global_decoder
-from cta.theory.invariance import context_invariance, context_pairs
-from cta.theory.mdp import MDP
+import cta_theory.distance as distance
+import cta_theory.mdp as worlds
+from cta_theory.assumptions import check_abstraction, check_consistency, difference_decoder, global_decoder
+from cta_theory.invariance import context_invariance, context_pairs
+from cta_theory.mdp import MDP
 
 GAMMA = 0.9
 quick = settings(max_examples=20, deadline=None)

@@ -63,7 +63,7 @@ def test_a_seed_of_many_is_that_seed_alone_bit_for_bit(straight):
 def test_whole_chunks_and_a_rest_are_the_same_steps(monkeypatch):
     """An accelerator's program of fixed length, twice, and the other one for what is left over."""
     plain = group([0, 3], stacked=True)
-    monkeypatch.setattr("cta.training.source.CHUNK", 4)
+    monkeypatch.setattr("cta.training.seeds.CHUNK", 4)
     chunked = group([0, 3], stacked=True)
     assert (plain.grain, chunked.grain, group([0], stacked=False).grain) == (1, 4, 1)
     for seeds in (plain, chunked):

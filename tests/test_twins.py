@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from cta.envs import gl
+from cta.envs import worlds
 from cta.envs.names import STATE_DIMS
-from cta.envs.ogbench import OgbenchWorld, make_env
+from cta.envs.worlds import OgbenchWorld, make_env
 
-needs_gl = pytest.mark.skipif(gl.find_backend() is None, reason="no OpenGL library (make system)")
+needs_gl = pytest.mark.skipif(worlds.find_backend() is None, reason="no OpenGL library (make system)")
 EPISODES = ((1, 0), (5, 1), (3, 2), (4, 3), (2, 4))
 PUSHES = {"buttonbox_joint_0": -20.0, "buttonbox_joint_1": -20.0, "drawer_slide": -5.0, "window_slide": 5.0}
 """Forces that press buttons, and move what a pressed button locks or frees."""
@@ -56,7 +56,7 @@ def test_twins_that_take_turns_are_as_each_alone(name):
 @pytest.mark.gl
 @pytest.mark.parametrize("name", ["cube-single-v0", "scene-v0", "puzzle-3x3-v0"])
 def test_a_frame_has_its_own_colours_beside_twins(name):
-    drawn, first = OgbenchWorld(name, render_size=(64, 48)), OgbenchWorld(name)
+    drawn, first = OgbenchWorld(name, width=64, height=48), OgbenchWorld(name)
     other = first.twin()
     drawn.reset(1, 0)
     frame = drawn.render()

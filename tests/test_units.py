@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 from cta import CtaError, TrajectoryDataset, load_policy, train
 from cta.cli import run as cta
 from cta.data.dataset import hold_out
-from cta.envs.own_environment import OwnWorld
+from cta.envs.worlds import OwnWorld
 from cta.evaluation.evaluator import complete_goal
 from cta.evaluation.offline import trajectory_order
 from cta.experiment.candidates import candidates
@@ -282,6 +282,12 @@ def test_values_see_what_they_learned_from(tmp_path):
     raw = replace_units(policy, UNKNOWN)
     expected = raw.value(run.units.see(seen), run.units.see(seen[::-1]))
     np.testing.assert_allclose(policy.value(seen, seen[::-1]), expected, atol=1e-6)
+    (item,) = candidates(run)
+    (tmp_path / "w.safetensors").write_bytes(pack(item))
+    kept = load_policy(tmp_path / "w.safetensors")
+    np.testing.assert_array_equal(kept(seen, seen[::-1]), policy(seen, seen[::-1]))
+    with pytest.raises(CtaError, match="no value from this policy: its file holds only what acting reads"):
+        kept.value(seen, seen[::-1])
     assert cta(["export", str(run.path), "--out", str(tmp_path / "policy")]) == 0
     np.testing.assert_allclose(load(tmp_path / "policy").ask("value", seen, seen[::-1]), expected, atol=1e-4)
     _, held_out = hold_out(unequal(), 0.1)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from cta.errors import CtaError
-from cta.training.logs import WandbLog
+from cta.experiment.console import WandbLog
 
 
 def test_each_seed_is_a_run_on_disk(tmp_path, monkeypatch):

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from cta.cli import bench
 from cta.errors import CtaError
-from cta.theory.report import draw_fields
+from cta_bench import command as bench
+from cta_theory.report import draw_fields
 
 
 def bench_record(folder):

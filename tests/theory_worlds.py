@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cta.theory.distance import optimal_actions
-from cta.theory.lights import LightsOut
-from cta.theory.mdp import MDP
+from cta_theory.distance import optimal_actions
+from cta_theory.lights import LightsOut
+from cta_theory.mdp import MDP
 
 
 def surrogate_iteration(mdp: MDP, gamma: float, *, tolerance: float = 1e-12) -> np.ndarray:

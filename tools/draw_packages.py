@@ -42,8 +42,8 @@ ROOMS = {
     "scores": "one schema for all scores, statistics, the paper's tables; runs nothing",
     "results": "score files, statistics, the paper's tables",
     "report": "one HTML page about runs; no training",
-    "theory": "exact worlds, on which the paper's claims are checked",
-    "bench": "measurements of speed and memory",
+    "cta_theory": "exact worlds, on which the paper's claims are checked",
+    "cta_bench": "measurements of speed and memory",
     "cli": "one file for each command",
 }
 """What lives where, after the design; a part that is not here is described by the first line of its docstring."""
@@ -109,6 +109,15 @@ def table(parts: list[Part]) -> str:
     return "\n".join([*lines, f"| all | | {sum(part.lines for part in parts):,} | |"])
 
 
+def packages_apart(folder: Path = ROOT / "packages") -> str:
+    """A line about the packages that are installed by themselves."""
+    said = []
+    for face in sorted(folder.glob("*/*/__init__.py")):
+        lines = sum(len(path.read_text().splitlines()) for path in face.parent.rglob("*.py"))
+        said.append(f"`{face.parent.name}` ({ROOMS[face.parent.name]}; {lines:,} lines)")
+    return f"Apart, in `packages/`: {', '.join(said)}."
+
+
 def drawing(parts: list[Part]) -> str:
     """An SVG: a row for each part, arcs up to what it imports, and bars of lines.
 
@@ -155,7 +164,7 @@ def main() -> None:
     parts = read_parts()
     text = PAGE.read_text()
     mark = re.compile(f"{BEGIN}.*{END}", re.DOTALL)
-    PAGE.write_text(mark.sub(lambda _: f"{BEGIN}\n{table(parts)}\n{END}", text))
+    PAGE.write_text(mark.sub(lambda _: f"{BEGIN}\n{table(parts)}\n\n{packages_apart()}\n{END}", text))
     DRAWING.write_text(drawing(parts))
 
 

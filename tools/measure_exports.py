@@ -14,12 +14,12 @@ from typing import get_args
 
 from cta import TrajectoryDataset, train
 from cta.agents import REGISTRY
-from cta.cli.bench import write
 from cta.envs.datasets import generate_desk
 from cta.export import Format, export_policy
 from cta.io.json_files import read_json
 from cta.io.provenance import hardware, versions
 from cta.units import make_bounds
+from cta_bench.command import write
 
 LOW, HIGH = (-2, 0.5, -30), (2, 10.5, 3)
 STEPS, SEED = 10, 0

@@ -13,8 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from cta.cli.bench import write
 from cta.io.provenance import commit, hardware
+from cta_bench.command import write
 
 INTERVAL = 0.02
 

@@ -51,7 +51,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def commands() -> str:
     """The help of every command, as it is printed at 80 columns."""
     os.environ.update(COLUMNS="80", NO_COLOR="1")
-    from cta.cli.help_pages import help_pages
+    from cta.cli.completion import help_pages
 
     pages = []
     for words, text in help_pages():

@@ -1,19 +1,13 @@
-"""Offline goal-conditioned reinforcement learning by analogy.
-
-Public names are loaded on first use, so that worker processes which only step a simulator never import JAX.
-"""
+"""Offline goal-conditioned RL by analogy. Names are loaded on first use: whoever only steps a world imports no JAX."""
 
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cta.data import TrajectoryDataset as TrajectoryDataset
-    from cta.errors import CtaError as CtaError
-    from cta.experiment import Run as Run
-    from cta.experiment import load_policy as load_policy
-    from cta.experiment import resume as resume
-    from cta.experiment import train as train
+    from cta.data import TrajectoryDataset
+    from cta.errors import CtaError
+    from cta.experiment import Run, load_policy, resume, train
 
 try:
     __version__ = version("cta")
@@ -21,8 +15,7 @@ except PackageNotFoundError:  # a source tree on PYTHONPATH, as on a machine wit
     __version__ = "0.1.0"
 
 __all__ = ["CtaError", "Run", "TrajectoryDataset", "__version__", "load_policy", "resume", "train"]
-_HOME = {"TrajectoryDataset": "cta.data", "CtaError": "cta.errors"}
-"""Of those that are not from `cta.experiment`."""
+_HOME = {"TrajectoryDataset": "cta.data", "CtaError": "cta.errors"}  # of those that are not from `cta.experiment`
 
 
 def __getattr__(name: str) -> Any:

@@ -1,87 +1,82 @@
-"""Settings of the agents, one class per family, under OGBench's names. Plain data: nothing here imports JAX.
+"""Settings of the agents, one class per family, under OGBench's names. Plain data: no JAX.
 
 A setting without a line below it has another default than in the class it comes from, whose line says what it is.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import reduce
+from typing import Annotated, Any, Literal
 
+from cta import validation as number
 from cta.errors import CtaError
-from cta.validation import (
-    Count,
-    Inside,
-    Limit,
-    Natural,
-    NotNegative,
-    Positive,
-    Probability,
-    Rate,
-    Sizes,
-    SomeSizes,
-    check_bounds,
-    refuse_unread,
-)
 
 
 @dataclass(frozen=True)
 class AgentConfig:
     """Settings every agent has: optimisation and goal sampling, under OGBench's names."""
 
-    lr: Positive = 3e-4
+    lr: number.Positive = 3e-4
     """Adam's learning rate."""
-    batch_size: Count = 1024
+    batch_size: number.Count = 1024
     """Transitions per step."""
-    discount: Inside = 0.99
+    discount: number.Inside = 0.99
     """γ, of the values and of geometric goal sampling."""
-    tau: Rate = 0.005
+    tau: number.Rate = 0.005
     """Rate of the EMA targets."""
     layer_norm: bool = True
     """Layer norm in values, encoders and bilinear networks (plain actors never have it, see `actor_layer_norm`)."""
-    value_p_curgoal: Probability = 0.2
+    value_p_curgoal: number.Probability = 0.2
     """Probability that a value goal is the current row."""
-    value_p_trajgoal: Probability = 0.5
+    value_p_trajgoal: number.Probability = 0.5
     """Probability that a value goal is a later row of the trajectory."""
-    value_p_randomgoal: Probability = 0.3
+    value_p_randomgoal: number.Probability = 0.3
     """Probability that a value goal is any row."""
     value_geom_sample: bool = True
     """Later rows at geometric (else uniform) distance for value goals."""
-    actor_p_curgoal: Probability = 0.0
+    actor_p_curgoal: number.Probability = 0.0
     """Probability that an actor goal is the current row (flat agents)."""
-    actor_p_trajgoal: Probability = 1.0
+    actor_p_trajgoal: number.Probability = 1.0
     """Probability that an actor goal is a later row of the trajectory (flat agents)."""
-    actor_p_randomgoal: Probability = 0.0
+    actor_p_randomgoal: number.Probability = 0.0
     """Probability that an actor goal is any row."""
     actor_geom_sample: bool = False
     """Later rows at geometric (else uniform) distance for actor goals."""
-    p_aug: Probability = 0.0
+    p_aug: number.Probability = 0.0
     """Probability that a batch of images is randomly cropped (vectors never are)."""
 
     def check(self) -> None:
         """Complain in one line about values that make no sense."""
-        check_bounds(self, "--agent.")
+        number.check_bounds(self, "--agent.")
         for kind in ("value", "actor"):
             mix = [getattr(self, f"{kind}_p_{goal}goal") for goal in ("cur", "traj", "random")]
             if abs(sum(mix) - 1) > 1e-6:
                 raise CtaError(f"--agent.{kind}-p-curgoal, -trajgoal, -randomgoal must add up to 1, not {sum(mix):g}")
+
+    def refuse_unread(self, who: str, settings: Mapping[str, Any]) -> None:
+        """Complain about the first setting that is not at this value; `who` says for whom it would change nothing."""
+        for path, value in settings.items():
+            if reduce(getattr, path.split("."), self) != value:
+                raise CtaError(f"{who} --agent.{path.replace('_', '-')}: leave it at {value}")
 
 
 @dataclass(frozen=True)
 class DualConfig:
     """The dual representation learner: Ṽ(s,g) = φ(s)ᵀψ(g)/√d and its critic. Read by conditioning dual, analogy."""
 
-    hidden: Sizes = (512, 512, 512)
+    hidden: number.Sizes = (512, 512, 512)
     """Hidden sizes of φ, ψ and the critic."""
-    dim: Count = 256
+    dim: number.Count = 256
     """d, the dimension of φ and ψ."""
-    expectile: Inside = 0.7
+    expectile: number.Inside = 0.7
     """ι."""
-    ensemble: Count = 2
+    ensemble: number.Count = 2
     """Members of φ, ψ and the critic."""
     scale: Literal["sqrt_d", "none"] = "sqrt_d"
     """Divide the inner product by √d, or not."""
     value_target: Literal["online", "ema"] = "online"
     """Bootstrap the critic from the online φ, ψ or from EMA copies."""
-    pretrain_steps: Natural = 0
+    pretrain_steps: number.Natural = 0
     """0: learn jointly with the agent; n: learn alone for n steps, then freeze and train the agent."""
 
 
@@ -89,9 +84,9 @@ class DualConfig:
 class EtaConfig:
     """The projection η of goal representations or analogies."""
 
-    hidden: Sizes = (256, 256)
+    hidden: number.Sizes = (256, 256)
     """Hidden sizes."""
-    dim: Count = 32
+    dim: number.Count = 32
     """e, the output dimension."""
     use: bool = True
     """False: the representation or analogy itself stands for the goal (for raw goals: the goal itself)."""
@@ -105,13 +100,13 @@ class EtaConfig:
 class TrunkConfig:
     """The bilinear networks. Read by networks bilinear."""
 
-    hidden: Sizes = (128, 128)
+    hidden: number.Sizes = (128, 128)
     """Hidden sizes of the displacement and anchor modules."""
-    features: Count = 128
+    features: number.Count = 128
     """p, the number of bilinear features."""
-    rank: Count = 8
+    rank: number.Count = 8
     """b, the rank of each bilinear feature."""
-    backbone: SomeSizes = (128, 128)
+    backbone: number.SomeSizes = (128, 128)
     """Sizes of the MLP after the bilinear features."""
     form: Literal["backbone", "head", "pure"] = "backbone"
     """backbone: MLP and linear head on the features; head: linear head only; pure: the features are the output."""
@@ -121,14 +116,11 @@ class TrunkConfig:
 
 @dataclass(frozen=True)
 class GcbConfig:
-    """The goal-conditioned bisimulation analogy: a pair encoder F(s,g) and a state encoder Ψ that follows it.
+    """The bisimulation analogy: a pair encoder F(s,g) and a state encoder Ψ that follows. Read by conditioning gcb."""
 
-    Read by conditioning gcb.
-    """
-
-    hidden: Sizes = (512, 512, 512)
+    hidden: number.Sizes = (512, 512, 512)
     """Hidden sizes of both encoders."""
-    dim: Count = 256
+    dim: number.Count = 256
     """Dimension of both encodings."""
     reward_distance: Literal["huber", "abs"] = "huber"
     """Distance of two rewards: Huber (0 or ½ for rewards −1, 0) or absolute difference."""
@@ -138,16 +130,13 @@ class GcbConfig:
 
 @dataclass(frozen=True)
 class ActorConfig(AgentConfig):
-    """Agents with a policy network; alone it is all that behavioural cloning (GCBC) needs, and more.
+    """Agents with a policy network. Behavioural cloning (GCBC) reads nothing of value goals, `layer_norm` and `tau`."""
 
-    GCBC has no value: it reads neither what is said of value goals nor `layer_norm` and `tau`.
-    """
-
-    hidden: Sizes = (512, 512, 512)
+    hidden: number.Sizes = (512, 512, 512)
     """Hidden sizes of values, critics and policies in MLP form."""
     actor_layer_norm: bool = False
     """Layer norm in MLP policies (bilinear ones follow `layer_norm`)."""
-    actor_std: Positive = 1.0
+    actor_std: number.Positive = 1.0
     """σ of the policies."""
 
 
@@ -155,11 +144,11 @@ class ActorConfig(AgentConfig):
 class Extraction:
     """How a flat policy is extracted from a value."""
 
-    alpha: NotNegative = 1.0
+    alpha: number.NotNegative = 1.0
     """AWR: temperature of the advantage weights; DDPG+BC: weight of behavioural cloning."""
     actor_loss: Literal["awr", "ddpgbc"] = "ddpgbc"
     """Advantage-weighted regression, or ascent of Q at the policy's own action plus behavioural cloning."""
-    awr_clip: Limit = 100.0
+    awr_clip: number.Limit = 100.0
     """Upper bound of advantage weights (inf: none)."""
 
 
@@ -185,18 +174,18 @@ class ConditionedConfig(ActorConfig):
     def check(self) -> None:
         super().check()
         if not self.eta.use:
-            refuse_unread(self, "without --agent.eta.use nothing reads", OF_ETA)
+            self.refuse_unread("without --agent.eta.use nothing reads", OF_ETA)
 
 
 @dataclass(frozen=True)
 class ImplicitValueConfig(ConditionedConfig):
     """Agents with a value learned by implicit value learning."""
 
-    expectile: Inside = 0.9
+    expectile: number.Inside = 0.9
     """κ of the value loss."""
-    value_ensemble: Count = 2
+    value_ensemble: number.Count = 2
     """Members of the value."""
-    awr_clip: Limit = 100.0
+    awr_clip: number.Limit = 100.0
     """Upper bound of advantage weights (inf: none)."""
 
 
@@ -204,7 +193,7 @@ class ImplicitValueConfig(ConditionedConfig):
 class GcivlConfig(ImplicitValueConfig):
     """Goal-conditioned implicit value learning with advantage-weighted regression."""
 
-    alpha: NotNegative = 10.0
+    alpha: number.NotNegative = 10.0
     """Temperature of the advantage weights."""
     share_encoders: bool = False
     """Images, conditioning dual: one encoder of states and one of goals for all networks, trained by all losses."""
@@ -219,30 +208,30 @@ class GcivlConfig(ImplicitValueConfig):
 class GciqlConfig(Extraction, ConditionedConfig):
     """Goal-conditioned implicit Q-learning."""
 
-    expectile: Inside = 0.9
+    expectile: number.Inside = 0.9
     """κ of the value loss."""
 
     def check(self) -> None:
         super().check()
-        refuse_unread(self, "gciql does not read", {"eta.ema": False})
+        self.refuse_unread("gciql does not read", {"eta.ema": False})
 
 
 @dataclass(frozen=True)
 class CrlConfig(Extraction, ConditionedConfig):
     """Contrastive RL. Its value goals are the positives of the contrast."""
 
-    alpha: NotNegative = 3.0
-    value_p_curgoal: Probability = 0.0
-    value_p_trajgoal: Probability = 1.0
-    value_p_randomgoal: Probability = 0.0
-    latent_dim: Count = 512
+    alpha: number.NotNegative = 3.0
+    value_p_curgoal: number.Probability = 0.0
+    value_p_trajgoal: number.Probability = 1.0
+    value_p_randomgoal: number.Probability = 0.0
+    latent_dim: number.Count = 512
     """Dimension of the contrastive features."""
     logit_floor: float | None = None
     """Lower bound of the logits the policy climbs (the CTA authors' code: log 1e-6 ≈ −13.8; None: no bound)."""
 
     def check(self) -> None:
         # The contrast takes goals as they are: an η would stay as it was drawn.
-        refuse_unread(self, "crl does not read", {"eta.use": False} | OF_ETA)
+        self.refuse_unread("crl does not read", {"eta.use": False} | OF_ETA)
         super().check()
 
 
@@ -250,39 +239,34 @@ class CrlConfig(Extraction, ConditionedConfig):
 class QrlConfig(Extraction, ActorConfig):
     """Quasimetric RL."""
 
-    alpha: NotNegative = 0.3
-    value_p_curgoal: Probability = 0.0
-    value_p_trajgoal: Probability = 0.0
-    value_p_randomgoal: Probability = 1.0
+    alpha: number.NotNegative = 0.3
+    value_p_curgoal: number.Probability = 0.0
+    value_p_trajgoal: number.Probability = 0.0
+    value_p_randomgoal: number.Probability = 1.0
     quasimetric_type: Literal["iqe", "mrn"] = "iqe"
     """Interval quasimetric embedding, or metric residual network."""
-    latent_dim: Count = 512
+    latent_dim: Annotated[number.Count, number.Bounds("be a multiple of 8", lambda dim: dim % 8 == 0)] = 512
     """Dimension of the latents, for IQE a multiple of 8."""
-    eps: NotNegative = 0.05
+    eps: number.NotNegative = 0.05
     """ε, how much longer than one step a transition may be, squared."""
-
-    def check(self) -> None:
-        super().check()
-        if self.latent_dim % 8:
-            raise CtaError(f"--agent.latent-dim must be a multiple of 8, not {self.latent_dim}")
 
 
 @dataclass(frozen=True)
 class TwoLevelConfig(ImplicitValueConfig):
     """HIQL and everything grown from it: a value, a high policy that proposes subgoals, a low policy that acts."""
 
-    batch_size: Count = 256
+    batch_size: number.Count = 256
     conditioning: Literal["raw", "dual", "analogy", "gcb"] = "analogy"
     networks: Literal["mlp", "bilinear"] = "bilinear"
     eta: EtaConfig = field(default_factory=EtaConfig)
-    expectile: Inside = 0.7
-    low_alpha: NotNegative = 3.0
+    expectile: number.Inside = 0.7
+    low_alpha: number.NotNegative = 3.0
     """β_ℓ, temperature of the low policy's advantage weights."""
-    high_alpha: NotNegative = 3.0
+    high_alpha: number.NotNegative = 3.0
     """β_h, temperature of the high policy's advantage weights."""
-    subgoal_steps: Count = 20
+    subgoal_steps: number.Count = 20
     """k, how far ahead a subgoal lies."""
-    high_hold: Count = 1
+    high_hold: number.Count = 1
     """Environment steps a proposed subgoal is kept when acting."""
     bilinear_high_actor: bool = True
     """False: the high policy is a plain MLP on [s; g] (sizes: the trunk's backbone), as it is for raw goals."""
@@ -295,6 +279,6 @@ class TwoLevelConfig(ImplicitValueConfig):
         super().check()
         raw = self.conditioning == "raw"
         if raw or not self.eta.use:
-            refuse_unread(self, "without η of a representation nothing reads", {"subgoal_repr_type": "dual"})
+            self.refuse_unread("without η of a representation nothing reads", {"subgoal_repr_type": "dual"})
         if raw or self.networks == "mlp":
-            refuse_unread(self, "with raw goals or mlp networks nothing reads", {"bilinear_high_actor": True})
+            self.refuse_unread("with raw goals or mlp networks nothing reads", {"bilinear_high_actor": True})

@@ -1,24 +1,23 @@
 """The persistent compilation cache: a program compiled once starts in seconds the next time."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
+from cta.io.files import cache_folder, user_path
 
-def cache_folder() -> Path:
-    """$JAX_COMPILATION_CACHE_DIR, else cta/xla in the user's cache folder."""
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(os.environ.get("JAX_COMPILATION_CACHE_DIR") or f"{base}/cta/xla").expanduser()
+
+def xla_folder() -> Path:
+    return user_path(os.environ.get("JAX_COMPILATION_CACHE_DIR") or cache_folder() / "xla")
 
 
 def enable_cache() -> None:
     """Keep compiled programs on disk; a folder that cannot be written only costs the speed."""
     import jax
 
-    folder = cache_folder()
-    try:
+    folder = xla_folder()
+    with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return
     if os.access(folder, os.W_OK):
         jax.config.update("jax_compilation_cache_dir", str(folder))
         # The many small programs of a start, too: by default those that compile within a second are not kept.
@@ -35,8 +34,7 @@ def keep_programs() -> None:
 
 
 def programs_folder() -> Path | None:
-    """Where whole programs are kept, if they are."""
-    return cache_folder() / "programs" if _keeping else None
+    return xla_folder() / "programs" if _keeping else None
 
 
 COMMANDS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE"
@@ -44,11 +42,8 @@ COMMANDS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE"
 
 
 def loop_options(more: dict[str, str], *, graph: bool = True) -> dict[str, str] | None:
-    """For the compiler, of a loop with many small kernels: on a GPU the whole loop is one CUDA graph, and `more`.
-
-    Kernels that do not need each other's results then run side by side, and none waits for the host. A profiler does
-    not see into it: without `graph` kernels are launched one by one.
-    """
+    """For the compiler, of a loop with many small kernels: on a GPU it is one CUDA graph, in which kernels run side by
+    side and none waits for the host; without `graph`, for a profiler, they are launched one by one. And `more`."""
     import jax
 
     if jax.default_backend() != "gpu":

@@ -1,24 +1,23 @@
 """Typed, immutable settings of runs (and, from `cta.agent_configs`, of agents). Plain data: no JAX."""
 
-import contextlib
-import dataclasses
-import difflib
-import types
-import typing
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from numbers import Integral, Real
 from pathlib import PurePath
-from typing import Annotated, Any, Literal
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from tyro.conf import arg
 
 from cta.agent_configs import *  # noqa: F403 - whoever needs settings finds them all here
 from cta.agent_configs import AgentConfig
-from cta.errors import CtaError
+from cta.errors import CtaError, did_you_mean
+from cta.io.json_files import WORDS
 from cta.validation import ActionBounds, Count, Natural, NotNegative, Seeds, Share, check_bounds
+from cta.validation import Sizes as Sizes
 
-T = typing.TypeVar("T")
+T = TypeVar("T")
 INFINITE = "inf"
 
 
@@ -94,7 +93,6 @@ class RunConfig:
         return step == self.steps or any(i and step % i == 0 for i in (self.eval_interval, self.checkpoint_interval))
 
     def check(self) -> None:
-        """Complain in one line about values that make no sense."""
         check_bounds(self)
         self.agent.check()
 
@@ -102,12 +100,10 @@ class RunConfig:
 def to_dict(config: Any) -> dict[str, Any]:
     """A config as JSON-ready nested dictionaries; JSON has no infinite numbers, so those are the text `inf`."""
 
-    def ready(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: ready(item) for key, item in value.items()}
-        return INFINITE if value == float("inf") else value
+    def ready(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {name: INFINITE if value == float("inf") else value for name, value in items}
 
-    return ready(dataclasses.asdict(config))
+    return asdict(config, dict_factory=ready)
 
 
 def from_dict(kind: type[T], values: Any, where: str = "config") -> T:
@@ -125,11 +121,11 @@ def with_settings(config: T, values: Mapping[str, Any], owner: str) -> T:
         block, _, rest = str(name).partition(".")
         hint = _types(type(config), [block], of=f" of {owner}")[block]
         old = changes.get(block, getattr(config, block))
-        if dataclasses.is_dataclass(old) and (rest or isinstance(value, Mapping)):
+        if is_dataclass(old) and (rest or isinstance(value, Mapping)):
             changes[block] = with_settings(old, {rest: value} if rest else value, f"{owner}, {block}")
         else:
             changes[block] = _convert(hint, value, str(name))
-    return dataclasses.replace(typing.cast(Any, config), **changes)
+    return replace(cast(Any, config), **changes)
 
 
 def settings_key(config: AgentConfig, preset: AgentConfig) -> str:
@@ -148,22 +144,21 @@ def flat_settings(values: dict[str, Any], where: str = "") -> dict[str, str]:
     return found
 
 
-def _types(kind: type, names: typing.Iterable[str], *, where: str = "", of: str = "") -> dict[str, Any]:
+def _types(kind: type, names: Iterable[str], *, where: str = "", of: str = "") -> dict[str, Any]:
     """The type of every setting; names that are none are an error."""
-    hints = typing.get_type_hints(kind)
+    hints = get_type_hints(kind)
     for name in names:
         if name not in hints:
-            close = difflib.get_close_matches(str(name), hints, n=1)
-            hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(hints)}"
+            hint = did_you_mean(str(name), hints, f"there are {', '.join(hints)}", form="'{}'", most=1)
             raise CtaError(f"{where}unknown setting '{name}'{of}: {hint}")
     return hints
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if dataclasses.is_dataclass(hint):
-        return value if isinstance(value, typing.cast(type, hint)) else from_dict(typing.cast(type, hint), value, where)
-    if origin in (types.UnionType, typing.Union):
+    origin, arguments = get_origin(hint), get_args(hint)
+    if is_dataclass(hint):
+        return value if isinstance(value, cast(type, hint)) else from_dict(cast(type, hint), value, where)
+    if origin in (UnionType, Union):
         if value is None and type(None) in arguments:
             return None
         return _convert(next(a for a in arguments if a is not type(None)), value, where)
@@ -179,8 +174,7 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         return float(INFINITE)
     # NumPy's numbers are numbers, too; a bool is none.
     if not isinstance(value, bool) and isinstance(value, {int: Integral, float: Real}.get(hint, ())):
-        with contextlib.suppress(OverflowError):  # of a whole number that no float can hold
+        with suppress(OverflowError):  # of a whole number that no float can hold
             return hint(value)
-    kinds = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-    wanted = f"one of {', '.join(map(str, arguments))}" if origin is Literal else kinds.get(hint, "a list")
+    wanted = f"one of {', '.join(map(str, arguments))}" if origin is Literal else WORDS.get(hint, "a list")
     raise CtaError(f"{where}: {value!r:.60} is not {wanted}")

@@ -9,14 +9,12 @@ from cta.errors import CtaError
 
 PYTHON = [sys.executable, "-P"]
 """How processes of ours begin: what lies in the current folder, perhaps a stranger's, is not imported by its name."""
-loaded: list[str] = []
-"""What has been asked for in this process."""
+loaded: list[str] = []  # what has been asked for in this process
 
 
 def is_code(name: str) -> bool:
     """Whether a name is of the form `module:name`."""
-    module, _, attribute = name.partition(":")
-    return bool(module and attribute)
+    return all(name.partition(":"))
 
 
 def load_plugin(name: str, *, flag: str) -> Any:
@@ -29,5 +27,4 @@ def load_plugin(name: str, *, flag: str) -> Any:
     try:
         return getattr(importlib.import_module(module), attribute, None)
     except Exception as error:  # a module of one's own may fail in any way while it is imported
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise CtaError(f"{flag} {name}: cannot import {module} ({reason})") from error
+        raise CtaError(f"{flag} {name}: cannot import {module} ({type(error).__name__}: {error})") from error

@@ -1,7 +1,6 @@
 """The paper's settings per agent and dataset, as data: changes to an agent's defaults, and the length of a run.
 
-Rules go by the class of an agent's config and what stands for a goal, so an agent of one's own that builds on one of
-these classes gets that family's settings.
+An agent of one's own whose config builds on one of these classes gets that family's settings.
 """
 
 from collections.abc import Collection
@@ -9,18 +8,8 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from cta.config import (
-    ActorConfig,
-    AgentConfig,
-    ConditionedConfig,
-    CrlConfig,
-    Extraction,
-    GciqlConfig,
-    QrlConfig,
-    RunConfig,
-    TwoLevelConfig,
-    with_settings,
-)
+from cta.agent_configs import ActorConfig, CrlConfig, Extraction, GciqlConfig, QrlConfig
+from cta.config import AgentConfig, ConditionedConfig, RunConfig, TwoLevelConfig, with_settings
 from cta.envs.names import KNOWN
 
 
@@ -36,8 +25,7 @@ class Rule(NamedTuple):
 
 PIXEL_WORLDS = "visual-desk-* visual-lights-*"
 SMALL_WORLDS = f"desk-* lights-[23]x?-* lights-4x[23]-* {PIXEL_WORLDS}"
-BOARDS = "lights-4x[456]-*"
-"""Larger ones, with the paper's networks."""
+BOARDS = "lights-4x[456]-*"  # larger ones, with the paper's networks
 EMBEDDED = f"{SMALL_WORLDS} {BOARDS}"
 LONG_HORIZON = {"discount": 0.995}
 
@@ -96,8 +84,7 @@ RULES = (
 )
 """In this order: a later one wins."""
 
-AWR_ALPHA = 10.0
-"""Temperature of AWR in the flat agents that have it, on every dataset."""
+AWR_ALPHA = 10.0  # temperature of AWR in the flat agents that have it, on every dataset
 
 RUNS = {
     SMALL_WORLDS: {"steps": 10_000, "eval_episodes": 100, "log_interval": 500}
@@ -106,10 +93,8 @@ RUNS = {
     "visual-*": {"steps": 500_000},
 }
 """Run lengths that differ from RunConfig's defaults, which are the paper's for state observations."""
-PARTS = {"log_interval": 20, "eval_interval": 10, "checkpoint_interval": 10}
-"""Intervals of a run at least, as parts of its steps."""
-SHORTEST = 100
-"""Steps: no interval is made shorter than this."""
+PARTS = {"log_interval": 20, "eval_interval": 10, "checkpoint_interval": 10}  # intervals at least, as parts of a run
+SHORTEST = 100  # steps: no interval is made shorter than this
 
 
 def agent_preset(config: AgentConfig, dataset_name: str, *, small: bool = False) -> AgentConfig:
@@ -139,8 +124,7 @@ def with_actor_loss(config: AgentConfig, actor_loss: str | None) -> AgentConfig:
 def run_preset(config: RunConfig, given: Collection[str] = ()) -> RunConfig:
     """Run length and intervals for this dataset, except those that are `given`.
 
-    A run shorter than the paper's has shorter intervals, too: if killed it loses a tenth at most. Worlds are rolled out
-    in no more often than in the paper; measuring on held-out data costs little.
+    A shorter run has shorter intervals, too (if killed it loses a tenth at most), except of rollouts in known worlds.
     """
     name = config.dataset_name
     usual = next((run for where, run in RUNS.items() if _is(name, where)), {})

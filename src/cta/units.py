@@ -80,14 +80,12 @@ class Normalisation(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """What stands between an environment and the networks of a policy.
-
-    bounds: of the environment's actions; None if nobody stated them, and then actions are in [-1,1].
-    normalisation: of its observations, goals among them; None if the networks see them as they are.
-    """
+    """What stands between an environment and the networks of a policy."""
 
     bounds: Bounds | None = None
+    """Of the environment's actions; None if nobody stated them, and then actions are in [-1,1]."""
     normalisation: Normalisation | None = None
+    """Of its observations, goals among them; None if the networks see them as they are."""
 
     def see(self, observations: Any) -> Any:
         """Observations (or goals) of the environment as the networks see them; NumPy's arrays or JAX's."""
@@ -113,28 +111,19 @@ class Units:
 
     @classmethod
     def of_facts(cls, facts: Any, observation_shape: Sequence[int], size: int, *, unit: bool, where: str) -> "Units":
-        """What `facts` wrote for `size` actions; an older file has none, and then the units are not known.
-
-        With `unit` the environment is one of those whose actions lie in [-1,1], whatever the file says.
-        """
-        if facts is None and not unit:
-            return UNKNOWN
+        """What `facts` wrote for `size` actions, if it did; with `unit` they lie in [-1,1], whatever it wrote."""
         facts = {} if facts is None else facts
         check_shape(facts, dict.fromkeys(FACTS, ([float], None)), f"{where}: units")
         low, high, mean, scale = (facts.get(key) for key in FACTS)
-        if unit:
-            low, high = -1.0, 1.0
-        return cls(make_bounds(low, high, size, label=where), _normalisation(mean, scale, observation_shape, where))
-
-
-def _normalisation(mean: Any, scale: Any, shape: Sequence[int], where: str) -> Normalisation | None:
-    if mean is None and scale is None:
-        return None
-    with np.errstate(over="ignore"):
-        found = Normalisation(np.array(mean, np.float32), np.array(scale, np.float32))
-    if any(part.shape != tuple(shape) for part in found) or not (np.isfinite(found).all() and (found.scale > 0).all()):
-        raise CtaError(f"{where}: units have no mean and positive scale for each of {tuple(shape)} numbers")
-    return found
+        bounds = make_bounds(-1.0 if unit else low, 1.0 if unit else high, size, label=where)
+        if mean is None and scale is None:
+            return cls(bounds)
+        with np.errstate(over="ignore"):
+            found = Normalisation(np.array(mean, np.float32), np.array(scale, np.float32))
+        shape = tuple(observation_shape)
+        if any(part.shape != shape for part in found) or not (np.isfinite(found).all() and (found.scale > 0).all()):
+            raise CtaError(f"{where}: units have no mean and positive scale for each of {shape} numbers")
+        return cls(bounds, found)
 
 
 UNKNOWN = Units()

@@ -23,7 +23,7 @@ from cta.agents.two_level import TwoLevel
 from cta.config import TwoLevelConfig
 from cta.goals import Batch
 from cta.nn import scale_to_length
-from cta.validation import Count, Sizes, refuse_unread
+from cta.validation import Count, Sizes
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class BestOfConfig(TwoLevelConfig):
 
     def check(self) -> None:
         super().check()
-        refuse_unread(self, "without a high policy nothing reads", {"bilinear_high_actor": True})
+        self.refuse_unread("without a high policy nothing reads", {"bilinear_high_actor": True})
 
 
 @dataclass(frozen=True)

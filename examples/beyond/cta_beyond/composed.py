@@ -23,7 +23,7 @@ from cta.config import TwoLevelConfig
 from cta.errors import CtaError
 from cta.goals import Batch
 from cta.losses import ivl_loss, ivl_terms
-from cta.validation import NotNegative, refuse_unread
+from cta.validation import NotNegative
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class ComposedConfig(TwoLevelConfig):
         super().check()
         if self.conditioning != "analogy":
             raise CtaError("--agent.conditioning: only analogies can be added, leave it at analogy")
-        refuse_unread(self, "a composed goal is no observation, which is what is read without", {"eta.use": True})
-        refuse_unread(self, "a composed goal is no observation, for", {"bilinear_high_actor": True})
+        self.refuse_unread("a composed goal is no observation, which is what is read without", {"eta.use": True})
+        self.refuse_unread("a composed goal is no observation, for", {"bilinear_high_actor": True})
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Agents, found by name: every module of this folder registers its own, and so do installed packages."""
 
-import difflib
 import pkgutil
 import sys
 import typing
@@ -10,7 +9,7 @@ from importlib import import_module, metadata
 from cta import plugins
 from cta.agents.base import REGISTRY, Agent, Entry, Networks, Spec, register
 from cta.config import AgentConfig
-from cta.errors import CtaError
+from cta.errors import CtaError, did_you_mean
 
 __all__ = ["REGISTRY", "Agent", "Entry", "Networks", "Spec", "find", "find_stored", "paper_names", "register"]
 
@@ -43,8 +42,7 @@ def find(name: str) -> Entry:
         return REGISTRY[short]
     if plugins.is_code(name):
         return _outside(name)
-    close = difflib.get_close_matches(short, REGISTRY, n=1)
-    hint = f"did you mean '{close[0]}'?" if close else f"choose one of {', '.join(sorted(REGISTRY))}"
+    hint = did_you_mean(short, REGISTRY, f"choose one of {', '.join(sorted(REGISTRY))}", form="'{}'", most=1)
     raise CtaError(f"there is no agent '{name}': {hint}")
 
 

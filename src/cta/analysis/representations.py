@@ -1,7 +1,4 @@
-"""What an agent makes of a pair: the difference of the observations, ψ(g), the analogy, and its code η.
-
-`tsne` places a representation of many pairs in two dimensions, by openTSNE.
-"""
+"""What an agent makes of a pair (difference of the observations, ψ(g), analogy, its code η), and t-SNE of that."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -13,27 +10,23 @@ import numpy as np
 from cta.agents import Agent, Networks, Spec
 from cta.agents.conditioning import GoalConditioned
 from cta.agents.dual import DualLearner
-from cta.analysis.queries import Pairs
+from cta.analysis import MapOptions
+from cta.analysis.pairs import Pairs
 from cta.data import TrajectoryDataset
 from cta.data.progress import progress
-from cta.errors import CtaError
+from cta.errors import CtaError, need_extra
 from cta.io import provenance
 
 BATCH = 1024
-POOLED = 16
-"""Side to which images are averaged before they are subtracted from each other."""
+POOLED = 16  # side to which images are averaged before they are subtracted from each other
 DIFFERENCE = "g − s"
-EXAGGERATED = 0.25
-"""Share of the iterations with exaggerated attraction, in which clusters form."""
-REPORTED = 5
-"""Iterations between two reports of progress."""
+EXAGGERATED = 0.25  # share of the iterations with exaggerated attraction, in which clusters form
+REPORTED = 5  # iterations between two reports of progress
 
-Function = Callable[[Networks, Any, Any], Any]
-"""(networks, states, goals) → a representation of the pairs."""
+Function = Callable[[Networks, Any, Any], Any]  # (networks, states, goals) → a representation of the pairs
 
 
 def functions(agent: Agent) -> dict[str, Function]:
-    """The representations of an agent by name."""
     if not isinstance(agent, GoalConditioned) or not agent.goal.names:
         raise CtaError(
             f"{type(agent).__name__} learns no representation of state–goal pairs to map; "
@@ -85,20 +78,15 @@ def difference(data: TrajectoryDataset, pairs: Pairs) -> np.ndarray:
 
 
 def _plain(observations: np.ndarray) -> np.ndarray:
-    if observations.ndim == 2:
-        return np.asarray(observations, np.float32)
-    return _pool(_pool(observations, axis=1), axis=2).reshape(len(observations), -1)
-
-
-def _pool(images: np.ndarray, *, axis: int) -> np.ndarray:
-    """Averages over blocks along an axis, 16 of them, as equal as its length allows."""
-    side = images.shape[axis]
-    blocks = min(POOLED, side)
-    edges = side * np.arange(blocks + 1) // blocks
-    sums = np.add.reduceat(images, edges[:-1], axis=axis, dtype=np.float32)
-    shape = [1] * images.ndim
-    shape[axis] = blocks
-    return sums / np.diff(edges).astype(np.float32).reshape(shape)
+    """Rows of numbers; of images the averages of blocks, 16 along each side, as equal as its length allows."""
+    plain = np.asarray(observations, np.float32)
+    for axis in (1, 2) if plain.ndim > 2 else ():
+        side = plain.shape[axis]
+        blocks = min(POOLED, side)
+        edges = side * np.arange(blocks + 1) // blocks
+        lengths = np.diff(edges).astype(np.float32).reshape(-1, *[1] * (plain.ndim - axis - 1))
+        plain = np.add.reduceat(plain, edges[:-1], axis=axis) / lengths
+    return plain.reshape(len(plain), -1)
 
 
 def _batches(data: TrajectoryDataset, pairs: Pairs) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -109,7 +97,7 @@ def _batches(data: TrajectoryDataset, pairs: Pairs) -> Iterator[tuple[np.ndarray
         yield tuple(np.asarray(data.observations[index[rows]]) for index in (pairs.states, pairs.goals))  # type: ignore[misc]
 
 
-def tsne_settings(points: int, *, perplexity: float, iterations: int, seed: int) -> dict[str, Any]:
+def tsne_settings(points: int, options: MapOptions) -> dict[str, Any]:
     """What fixes a map, as plain data."""
     if points < 5:
         raise CtaError(f"a map needs at least 5 pairs, not {points}")
@@ -118,13 +106,13 @@ def tsne_settings(points: int, *, perplexity: float, iterations: int, seed: int)
         "library": "openTSNE",
         "version": provenance.versions(("openTSNE",))["openTSNE"],
         "metric": "euclidean",
-        "perplexity": min(perplexity, (points - 1) / 3),
-        "iterations": iterations,
-        "exaggerated_iterations": int(EXAGGERATED * iterations),
+        "perplexity": min(options.perplexity, (points - 1) / 3),
+        "iterations": options.iterations,
+        "exaggerated_iterations": int(EXAGGERATED * options.iterations),
         "exaggeration": 12,
         "initialization": "pca",
         "repulsion": "fft",
-        "seed": seed,
+        "seed": options.draw_seed,
     }
 
 
@@ -132,11 +120,9 @@ def tsne(points: np.ndarray, settings: dict[str, Any]) -> np.ndarray:
     """(N, d) → (N, 2)."""
     # Threads that wait busily cost a shared machine twice; read when the library is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    try:
-        import openTSNE
-        from openTSNE import affinity, initialization
-    except ImportError as error:
-        raise CtaError("the map needs openTSNE: pip install 'cta[report]'") from error
+    need_extra("report", "openTSNE", "the map")
+    import openTSNE
+    from openTSNE import affinity, initialization
 
     points = np.asarray(points, np.float32)
     common = {"n_jobs": min(4, os.cpu_count() or 1), "random_state": settings["seed"]}
@@ -147,8 +133,7 @@ def tsne(points: np.ndarray, settings: dict[str, Any]) -> np.ndarray:
         reports = {"callbacks": lambda *_: advance(REPORTED), "callbacks_every_iters": REPORTED}
         start = initialization.pca(points, random_state=settings["seed"])
         affinities = affinity.PerplexityBasedNN(points, **near, **common)
-        places: Any = openTSNE.TSNEEmbedding(
-            start, affinities, negative_gradient_method=settings["repulsion"], **common
-        )
+        common["negative_gradient_method"] = settings["repulsion"]
+        places: Any = openTSNE.TSNEEmbedding(start, affinities, **common)
         places = places.optimize(early, exaggeration=settings["exaggeration"], momentum=0.5, **reports)
         return np.asarray(places.optimize(iterations - early, momentum=0.8, **reports))

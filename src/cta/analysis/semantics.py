@@ -1,11 +1,11 @@
 """What a pair of states means, read from the simulator's state: what changes (the task), what else holds (the context).
 
-A dataset is read once into `Semantics`; tasks and contexts of any pairs then follow. A pair in which exactly one event
-happened is named after it ("open the drawer", "press 5"); the others are "nothing changes" and "several changes".
-A `Schematic` is a state in a few numbers, enough to draw it without a simulator.
+A pair in which exactly one event happened is named after it ("open the drawer", "press 5"); the others are "nothing
+changes" and "several changes". A `Schematic` is a state in a few numbers, enough to draw it without a simulator.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,28 +14,19 @@ from cta.data import TrajectoryDataset
 from cta.envs.desk import DeskWorld, decode, find_world
 from cta.envs.names import family
 from cta.errors import CtaError
-from cta.ooc.components import DRAWER_TRAVEL, WINDOW_TRAVEL, Layout, Rule, find_layout
+from cta.ooc.components import DRAWER_TRAVEL, SCENE, WINDOW_TRAVEL, Layout, Rule, find_layout
 
 NOTHING, SEVERAL, UNKNOWN = "nothing changes", "several changes", "unlabelled"
-MOVED = 0.04
-"""A cube has moved when it lies this far off, in metres: the tolerance of OGBench's success test."""
-LIFTED = 0.05
-"""A cube above this height is held or stands on another."""
+MOVED = 0.04  # a cube has moved when it lies this far off, in metres: the tolerance of OGBench's success test
+LIFTED = 0.05  # a cube above this height is held or stands on another
 TABLE_MIDDLE = 0.425
-MAZE_UNIT, MAZE_MOVE = 4.0, 1.0
-"""Side of a maze cell, and the shortest displacement that has a direction."""
+MAZE_UNIT, MAZE_MOVE = 4.0, 1.0  # side of a maze cell, and the shortest displacement that has a direction
 DIRECTIONS = ("east", "north-east", "north", "north-west", "west", "south-west", "south", "south-east")
 
-ORIGIN, SCALE = np.array([0.425, 0.0, 0.0], np.float32), 10.0
-"""Positions in an observation of OGBench are (p − origin)·scale."""
-ARM_JOINTS, PROPRIOCEPTION = 14, 19
-"""Where objects begin in `qpos` and in an observation: cubes first, 7 numbers each in `qpos`, 9 in an observation."""
+ORIGIN, SCALE = np.array([0.425, 0.0, 0.0], np.float32), 10.0  # OGBench's observations show (p − origin)·scale
+ARM_JOINTS, PROPRIOCEPTION = 14, 19  # where cubes begin, 7 numbers each, in `qpos`; and 9 each, in an observation
 CUBES = {"single": 1, "double": 2, "triple": 3, "quadruple": 4}
-SHOWN_NUMBERS = 8
-"""How much of an observation stands for a state of which nothing else is known."""
-
-Events = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""(state rows, goal rows) → which events happened in each pair, (N, E) bool; a column more is a change with no name."""
+SHOWN_NUMBERS = 8  # how much of an observation stands for a state of which nothing else is known
 
 
 @dataclass(frozen=True)
@@ -51,12 +42,11 @@ class Semantics:
     """A dataset's rows as a reader of the simulator sees them."""
 
     event_names: tuple[str, ...] = ()
-    events: Events | None = None
-    """None where tasks and contexts cannot be told."""
+    events: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None  # None where tasks cannot be told
+    """(states, goals) → which events happened in each pair, (N, E) bool; a column more is a change with no name."""
     sides: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     """Discrete components of every row, (rows, C): the context of a pair is its state's."""
-    words: tuple[tuple[str, ...], ...] = ()
-    """words[c][v] says that component c has value v."""
+    words: tuple[tuple[str, ...], ...] = ()  # words[c][v] says that component c has value v
     joiner: str = ", "
 
     def tasks(self, states: np.ndarray, goals: np.ndarray) -> Labels:
@@ -91,8 +81,8 @@ def read(dataset_name: str, data: TrajectoryDataset) -> Semantics:
     try:
         if kind == "cube":
             return _cubes(cube_places(dataset_name, data))
-        if kind.endswith("maze"):
-            return _maze(data)
+        if kind.endswith("maze") and (seen := vectors(data)) is not None:  # images do not show the place
+            return _maze(seen)
         layout = find_layout(dataset_name)
         sides = Rule().values(layout, layout.measure(vectors(data), data.info)).astype(np.int64)
         if layout.patterns:
@@ -104,16 +94,14 @@ def read(dataset_name: str, data: TrajectoryDataset) -> Semantics:
 
 def _lights(layout: Layout, lights: np.ndarray) -> Semantics:
     """One event for each button: the lights that differ are exactly those it flips."""
-    count = len(layout.components)
-    patterns = np.array([[light in flips for light in range(count)] for flips in layout.patterns], np.int64)
 
     def events(states: np.ndarray, goals: np.ndarray) -> np.ndarray:
-        flipped = lights[states] ^ lights[goals]
-        pressed = np.all(flipped[:, None] == patterns[None], axis=-1)
+        flipped = lights[states] != lights[goals]
+        pressed = np.all(flipped[:, None] == layout.flips, axis=-1)
         return np.column_stack([pressed, flipped.any(axis=1) & ~pressed.any(axis=1)])
 
-    names = tuple(f"press {i}" for i in range(len(patterns)))
-    return Semantics(names, events, lights, (("0", "1"),) * count, joiner="")
+    names = tuple(f"press {i}" for i in range(len(layout.patterns)))
+    return Semantics(names, events, lights, (("0", "1"),) * len(layout.names), joiner="")
 
 
 def _parts(layout: Layout, sides: np.ndarray, cube: np.ndarray | None) -> Semantics:
@@ -121,11 +109,10 @@ def _parts(layout: Layout, sides: np.ndarray, cube: np.ndarray | None) -> Semant
     names, words = [], []
     for component in layout.components:
         thing = component.name.removesuffix("_lock")
+        verbs = ("open the {}", "close the {}") if component.travel is not None else ("unlock the {}", "lock the {}")
         if component.name == "cube":
-            names += ["put the cube into the drawer", "take the cube out of the drawer"]
-        else:
-            verbs = ("open", "close") if component.travel is not None else ("unlock", "lock")
-            names += [f"{verb} the {thing}" for verb in verbs]
+            verbs = ("put the {} into the drawer", "take the {} out of the drawer")
+        names += [verb.format(thing) for verb in verbs]
         words.append(tuple(f"{thing} {value}" for value in component.values))
 
     def events(states: np.ndarray, goals: np.ndarray) -> np.ndarray:
@@ -150,15 +137,14 @@ def _cubes(cubes: np.ndarray) -> Semantics:
         return np.linalg.norm(cubes[goals] - cubes[states], axis=-1) > MOVED
 
     numbers = range(cubes.shape[1])
-    words = tuple(
-        pair for i in numbers for pair in ((f"cube {i} near", f"cube {i} far"), ("right", "left"), ("down", "up"))
-    )
+    rest = (("right", "left"), ("down", "up"))
+    words = tuple(pair for i in numbers for pair in ((f"cube {i} near", f"cube {i} far"), *rest))
     return Semantics(tuple(f"move cube {i}" for i in numbers), events, sides, words)
 
 
-def _maze(data: TrajectoryDataset) -> Semantics:
+def _maze(seen: np.ndarray) -> Semantics:
     """A task is a direction, a context the cell it starts from."""
-    xy = places(data)
+    xy = np.asarray(seen[:, :2], np.float64)
     cells = np.floor(xy / MAZE_UNIT + 0.5).astype(np.int64)
     cells -= cells.min(axis=0)
 
@@ -182,14 +168,6 @@ class Schematic:
     """(rows, len(meaning)). Parts, drawer and window: 0 shut, 1 open. Bits and lights: 0, 1. Places as in the world."""
 
 
-def places(data: TrajectoryDataset) -> np.ndarray:
-    """xy in a maze, (rows, 2)."""
-    seen = vectors(data)
-    if seen is None:
-        raise CtaError(f"{data.name}: images do not show the place in numbers")
-    return np.asarray(seen[:, :2], np.float64)
-
-
 def vectors(data: TrajectoryDataset) -> np.ndarray | None:
     """The observations, where they are numbers and not images."""
     return data.observations if len(data.observation_shape) == 1 else None
@@ -210,27 +188,23 @@ def cube_places(dataset_name: str, data: TrajectoryDataset) -> np.ndarray:
 
 def schematic(dataset_name: str, data: TrajectoryDataset) -> Schematic:
     """The numbers of every row; of an unknown world the beginning of its observations, of its images nothing."""
-    world = find_world(dataset_name)
-    try:
+    world, kind, seen = find_world(dataset_name), family(dataset_name), vectors(data)
+    with suppress(CtaError):
         if world is not None:
             return _desk(world, data)
-        if family(dataset_name).endswith("maze"):
-            return Schematic("maze", ("x", "y"), places(data).astype(np.float32))
-        if family(dataset_name) in ("cube", "puzzle", "scene"):
+        if kind.endswith("maze") and seen is not None:
+            return Schematic("maze", ("x", "y"), np.asarray(seen[:, :2], np.float32))
+        if kind in ("cube", "puzzle", "scene"):
             return _arm(dataset_name, data)
-    except CtaError:
-        pass
-    seen = vectors(data)
     flat = np.zeros((data.num_rows, 0), np.float32) if seen is None else np.asarray(seen[:, :SHOWN_NUMBERS])
     return Schematic("vector", tuple(f"observation {i}" for i in range(flat.shape[1])), flat)
 
 
 def _desk(world: DeskWorld, data: TrajectoryDataset) -> Schematic:
-    gripper, grip, parts, bits = decode(world, data.observations)
     locked = {bit: part.name for part in world.parts for bit in part.locks}
     names = [f"{locked[i]} unlocked" if i in locked else f"light {i}" for i in range(len(world.buttons))]
     meaning = ("gripper x", "gripper y", "grip", *(part.name for part in world.parts), *names)
-    numbers = np.column_stack([np.asarray(values, np.float32) for values in (gripper, grip, parts, bits)])
+    numbers = np.column_stack(decode(world, data.observations)).astype(np.float32)
     return Schematic("desk" if world.parts else "puzzle", meaning, numbers)
 
 
@@ -243,13 +217,11 @@ def _arm(dataset_name: str, data: TrajectoryDataset) -> Schematic:
         meaning += ["effector x", "effector y", "effector z", "gripper"]
     columns += [cubes.reshape(data.num_rows, -1)]
     meaning += [f"cube {i} {axis}" for i in range(cubes.shape[1]) for axis in "xyz"]
-    if kind != "cube":
-        measured = find_layout(dataset_name).measure(seen, data.info)
-        if kind == "scene":
-            meaning = [name.replace("cube 0", "cube") for name in meaning]
-            columns += [measured[:, :4] / (DRAWER_TRAVEL, WINDOW_TRAVEL, 1, 1)]
-            meaning += ["drawer", "window", "drawer unlocked", "window unlocked"]
-        else:
-            columns += [measured]
-            meaning += [f"light {i}" for i in range(measured.shape[1])]
+    if kind == "scene":
+        meaning = [name.replace("cube 0", "cube") for name in meaning]
+        columns += [SCENE.measure(seen, data.info)[:, :4] / (DRAWER_TRAVEL, WINDOW_TRAVEL, 1, 1)]
+        meaning += ["drawer", "window", "drawer unlocked", "window unlocked"]
+    elif kind == "puzzle":
+        columns += [find_layout(dataset_name).measure(seen, data.info)]
+        meaning += [f"light {i}" for i in range(columns[-1].shape[1])]
     return Schematic(kind, tuple(meaning), np.column_stack(columns).astype(np.float32))

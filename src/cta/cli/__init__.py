@@ -1,12 +1,10 @@
 """The `cta` command: one module per subcommand, imported only when it is asked for.
 
 A command is a dataclass `Command`: its docstring and fields are the help and the options, and calling it does the work
-and gives the exit code, or None for done. A module of several commands has them in `COMMANDS`. Only `train`, whose
-defaults depend on what was typed, has a `main` of its own.
+and gives the exit code, or None for done. A module of several has them in `COMMANDS`, `train` has a `main` of its own.
 """
 
 import contextlib
-import difflib
 import inspect
 import io
 import os
@@ -16,13 +14,13 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Mapping, Sequence
-from importlib import import_module
+from importlib import import_module, metadata
 from types import FrameType
 from typing import Any, NoReturn
 
-from cta import __version__
+from cta import __version__, plugins
 from cta.compilation import keep_programs
-from cta.errors import CtaError
+from cta.errors import CtaError, did_you_mean
 from cta.exit_codes import DONE, ERROR, INTERRUPTED, USAGE, stop_signals
 from cta.io import provenance
 from cta.validation import check_bounds
@@ -41,8 +39,6 @@ COMMANDS = {
     "agents": "list the agents",
     "ooc": "hold out pairs of context and task, train, and ask for them",
     "presses": "boards of lights: what can be reached, and how far it is",
-    "theory": "check the paper's theory on small exact worlds",
-    "bench": "measure speed and memory on this machine",
     "analogies": "map what an agent takes for the change from state to goal",
     "report": "write one HTML page about runs: curves, tables, map, rollouts",
     "ablate": "train over subgoal steps k, rank b or readings of the paper",
@@ -50,6 +46,9 @@ COMMANDS = {
     "doctor": "show devices, versions, rendering and data folders",
 }
 
+ENTRY_POINTS = "cta.commands"
+"""Installed packages name modules in this group, each by the name of its command."""
+APART = ("theory", "bench")  # commands of packages in this repository that are installed by themselves
 HELP = """\
 Start here:
   cta train --dataset desk-play-v0              a small world, in minutes
@@ -62,10 +61,7 @@ exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted and resumable,
 
 
 def main() -> None:
-    """Entry point of the console script.
-
-    Every stop signal is a Ctrl-C. Letters that a terminal lacks are spelt out. Lines reach a pipe at once.
-    """
+    """The console script: stop signals are a Ctrl-C, letters that a terminal lacks are spelt out, pipes get lines."""
     for number in stop_signals():
         signal.signal(number, _interrupt)
     sys.unraisablehook = _try_again
@@ -115,8 +111,12 @@ def run(argv: list[str]) -> int:
         return DONE
     name = argv[0] if argv else ""
     try:
-        if name not in COMMANDS:
-            _overview("cta", "Offline goal-conditioned reinforcement learning by analogy.", COMMANDS, argv, HELP)
+        if name not in COMMANDS and name not in (known := commands()):
+            if name in APART:
+                how = f"from a checkout: pip install --no-deps ./packages/{name}"
+                print(f"cta {name}: not installed; {how}", file=sys.stderr)
+                return USAGE
+            _overview("cta", "Offline goal-conditioned reinforcement learning by analogy.", known, argv, HELP)
         return carry_out(name, argv[1:])
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else USAGE
@@ -135,13 +135,41 @@ def run(argv: list[str]) -> int:
     return code
 
 
+def installed() -> dict[str, metadata.EntryPoint]:
+    """Commands of installed packages, which are not imported for that. None takes a name of ours."""
+    points = metadata.entry_points(group=ENTRY_POINTS)
+    return {point.name: point for point in points if point.name not in (*COMMANDS, "help")}
+
+
+def commands() -> dict[str, str]:
+    """Every command with a line about it: of an installed one, the description of its package."""
+    return COMMANDS | {
+        name: str(point.dist.metadata.json.get("summary", "")) for name, point in installed().items() if point.dist
+    }
+
+
+def load(name: str) -> Any:
+    if name in COMMANDS:
+        return import_module(f"cta.cli.{name}")
+    point = installed()[name]
+    plugins.loaded.append(point.value)
+    try:
+        module = point.load()
+        if not any(hasattr(module, kind) for kind in ("Command", "COMMANDS", "main")):
+            raise AttributeError("it has neither Command nor COMMANDS nor main")
+    except Exception as error:  # somebody else's code
+        said = f"the installed command {point.value} cannot be loaded"
+        raise CtaError(f"{said} ({type(error).__name__}: {error})") from error
+    return module
+
+
 def carry_out(name: str, words: Sequence[str]) -> int:
     """Do what a command line asks; returns the exit code. Errors are the caller's."""
     import tyro
 
-    from cta.cli.help_pages import REGISTRY
+    from cta.cli.options import REGISTRY
 
-    module: Any = import_module(f"cta.cli.{name}")
+    module = load(name)
     if hasattr(module, "main"):
         with REGISTRY:
             return module.main(list(words))
@@ -161,8 +189,7 @@ def carry_out(name: str, words: Sequence[str]) -> int:
 def _overview(prog: str, about: str, commands: Mapping[str, str], words: Sequence[str], more: str = "") -> NoReturn:
     """Say which commands there are, or that there is none of the name that was typed."""
     if words and words[0] not in ("-h", "--help", "help"):
-        close = difflib.get_close_matches(words[0], commands, n=1)
-        hint = f"did you mean '{prog} {close[0]}'?" if close else f"'{prog} --help' lists the commands"
+        hint = did_you_mean(words[0], commands, f"'{prog} --help' lists the commands", form=f"'{prog} {{}}'", most=1)
         print(f"{prog}: there is no command '{words[0]}': {hint}", file=sys.stderr)
         raise SystemExit(USAGE)
     lines = "\n".join(f"  {name:10} {text}" for name, text in commands.items())

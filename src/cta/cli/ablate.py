@@ -1,32 +1,26 @@
-"""cta ablate"""
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from cta.cli.options import DataFolder, Engine, Seeds, WorkFolder
+from cta.cli.options import DataFolder, Engine, Seeds, WorkFolder, parse_seeds
+from cta.io.files import FigureFormat
 
 
 @dataclass(frozen=True)
 class Command:
     """Train an agent over a grid of one setting: subgoal steps k, rank b of the bilinear features, or readings.
 
-    A reading is what changes if the paper's text is followed where the released code does something else. Everything
-    else stays as the paper has it for the dataset. Success over training and the mean of the last three evaluations are
-    drawn as in the paper's figures. It is a plan like those of `cta reproduce`: the same command continues after a
-    stop, and what another plan has trained with the same settings is found.
-
-    Writes ablation.png, summary.csv and the scores, in results/, to OUT.
+    A reading is what changes if the paper's text is followed where the released code does something else. Writes
+    ablation.png (or .pdf, .svg: success over training, and the mean of the last three evaluations), summary.csv and the
+    scores, in results/, to OUT. As with `cta reproduce` the same command continues, and finds what other plans trained.
 
       cta ablate k                                        k = 10, 20, 30, 40 on the desk
       cta ablate b --seeds 4 --steps 6000                 b = 4, 8, 16, 32
       cta ablate k --dataset scene-play-v0 --dataset puzzle-4x4-play-v0 --out runs/ablate-k-large
       cta ablate reading --seeds 4 --steps 3000           all readings on the desk
       cta ablate reading --values code unscaled --agent hiql-analogy --out runs/ablate-reading-hiql
-
-    exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted (the same command continues), 4 a seed diverged
     """
 
     what: Annotated[Positional[Literal["k", "b", "reading"]], arg(metavar="k|b|reading")]
@@ -47,31 +41,25 @@ class Command:
     dataset_dir: DataFolder = None
     out: Path | None = None
     """Folder of the scores and pictures (default: runs/ablate-k, -b or -reading)."""
+    format: FigureFormat = "png"
+    """Format of the picture."""
     work: WorkFolder = None
     engine: Engine = "local"
 
     def __call__(self) -> int:
-        from cta.cli.train import parse_seeds
-        from cta.grid.ablation import ablation_plan, write_ablation
         from cta.grid.how import How
         from cta.grid.run_plan import run_plan
+        from cta.grid.studies import ablation_plan, write_ablation
         from cta.io.text_tables import print_table
         from cta.scores.store import Scores
 
         out = self.out or Path("runs") / f"ablate-{self.what}"
-        plan, values = ablation_plan(
-            self.what,
-            self.values,
-            datasets=self.dataset or ("desk-play-v0",),
-            agent=self.agent,
-            seeds=parse_seeds(self.seeds),
-            steps=self.steps,
-            interval=self.eval_interval,
-            episodes=self.eval_episodes,
-        )
+        size = {"steps": self.steps, "interval": self.eval_interval, "episodes": self.eval_episodes}
+        seeds, data = parse_seeds(self.seeds), self.dataset or ("desk-play-v0",)
+        plan, values = ablation_plan(self.what, self.values, datasets=data, agent=self.agent, seeds=seeds, **size)
         how = How(out=out / "results", work=self.work, dataset_dir=self.dataset_dir, engine=self.engine)
         code = run_plan(plan, how)
-        lines = write_ablation(self.what, plan, values, out, Scores(how.out))
+        lines = write_ablation(self.what, plan, values, out, Scores(how.out), format=self.format)
         rows = [["dataset", self.what, "steps", "seeds", "episodes", "success", "per seed"]]
         for line in lines:
             score = f"{line['success']} ± {line['sd']}" if line["seeds"] > 1 else str(line["success"])
@@ -79,5 +67,5 @@ class Command:
             rows.append([line["dataset"], *counts, score, line["per_seed"]])
         if lines:
             print_table(rows, left=1, title=f"success, %, mean of the last three evaluations, {self.agent}")
-            print(f"picture: {out / 'ablation.png'}; tables and scores beside it")
+            print(f"picture: {out / f'ablation.{self.format}'}; tables and scores beside it")
         return code

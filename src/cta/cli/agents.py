@@ -1,6 +1,3 @@
-"""cta agents"""
-
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cta.cli.options import Markdown
@@ -11,8 +8,6 @@ from cta.errors import CtaError
 class Command:
     """List the agents: name, the paper's name, what stands for a goal, network form, terms of the loss, and parameters.
 
-    cta agents
-    cta agents --dataset puzzle-4x4-play-v0
     cta agents --agent my_module:MyAgent
     """
 
@@ -27,19 +22,18 @@ class Command:
 
         from cta.agents import REGISTRY, Spec, find
         from cta.envs.names import expected_shapes, known_spec
+        from cta.experiment.weights import network_shapes
         from cta.io.text_tables import print_table
         from cta.presets import agent_preset
 
         shapes = expected_shapes(known_spec(self.dataset).env_name)
         if shapes is None:
             raise CtaError(f"{self.dataset}: the shape of its observations is not known")
-        rows: list[Sequence[str]] = [("name", "paper's name", "goal", "networks", "losses", "parameters")]
+        rows = [["name", "paper's name", "goal", "networks", "losses", "parameters"]]
         for entry in map(find, [self.agent] if self.agent else REGISTRY):
             config = agent_preset(entry.config, self.dataset)
             agent = entry.build(config)
-            # Nothing is computed, only shapes.
-            networks = jax.eval_shape(lambda key, agent=agent: agent.init(key, Spec.of(*shapes)), jax.random.key(0))
-            count = sum(leaf.size for leaf in jax.tree.leaves(networks))
+            count = sum(leaf.size for leaf in jax.tree.leaves(network_shapes(agent, Spec.of(*shapes))))
             actor = getattr(config, "actor_loss", "awr" if hasattr(config, "alpha") else "bc")
             rules = {"actor": actor, "low": "awr", "high": "awr"}
             losses = ", ".join(f"{term} ({rules[term]})" if term in rules else term for term in agent.routes())

@@ -1,12 +1,10 @@
-"""cta analogies"""
-
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from cta.analysis.map_options import MapOptions
+from cta.analysis import MapOptions
 from cta.cli.options import OpenedRun
 from cta.io.files import check_writable
 from cta.io.text_tables import print_table
@@ -24,11 +22,9 @@ class Command(OpenedRun, MapOptions):
     """Map what an agent takes for "what has to change".
 
     State–goal pairs of the validation data, their dual analogies ψ(g) − ψ(s) placed by t-SNE, coloured by the task that
-    happens between state and goal. Beside the picture stand numbers: how often a pair's ten nearest analogies, from
-    other episodes, are of its task, and how often they are so in another context; for the difference of the
-    observations, ψ(g), the analogy and its code η, trained and untrained, beside shuffled labels.
-
-    Writes map.png, neighbours-*.png (or .pdf, .svg), purity.csv, purity.json, map.json and frames/ to RUN/analogies.
+    happens between them. And purity: how often a pair's ten nearest analogies, from other episodes, are of its task,
+    also in another context; of the difference of observations, ψ(g), the analogy and its code η, trained and untrained,
+    beside shuffled labels. Writes map.png, neighbours-*.png (or .pdf, .svg), purity.*, map.json, frames/.
 
       cta analogies RUN                               20,000 pairs
       cta analogies RUN --pairs 5000                  a quicker map
@@ -42,7 +38,7 @@ class Command(OpenedRun, MapOptions):
     def __call__(self) -> None:
         from cta.analysis.analogy_map import make_map
 
-        run = self.open()
+        run = self.open_run(self.run)
         options = MapOptions(**{field.name: getattr(self, field.name) for field in fields(MapOptions)})
         out = self.out or run.path / "analogies"
         check_writable(out)
@@ -51,16 +47,13 @@ class Command(OpenedRun, MapOptions):
         _print_purity(console, contents)
         size = (out / "map.json").stat().st_size
         images = sum(file.stat().st_size for file in (out / "frames").glob("*")) if contents["frames"] else 0
-        console.print(
-            f"{out}: map.json {size / 1e6:.1f} MB with {contents['pairs']:,} pairs, "
-            f"{len(contents['frames'])} of them with frames ({images / 1e6:.1f} MB)"
-        )
+        frames = f"{len(contents['frames'])} of them with frames ({images / 1e6:.1f} MB)"
+        console.print(f"{out}: map.json {size / 1e6:.1f} MB with {contents['pairs']:,} pairs, {frames}")
         names = ("map", *(("neighbours-cosine", "neighbours-l2") if contents["frames"] else ()))
         console.print(f"pictures: {', '.join(str(out / f'{name}.{options.format}') for name in names)}")
 
 
 def _print_purity(console: Console, contents: dict[str, Any]) -> None:
-    """The purity tables on a terminal."""
     if not contents["purity"]:
         console.print("no pair could be named after one event, so there is no purity to measure")
         return

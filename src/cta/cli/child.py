@@ -1,7 +1,4 @@
-"""`python -m cta.cli.child PARENT [--nice] [--clock RUN] COMMAND…`: a `cta` command as a process of a plan.
-
-It ends with the process PARENT that started it, and keeps the clock of its run.
-"""
+"""`python -m cta.cli.child PARENT [--nice] [--clock RUN] COMMAND…`: a `cta` command that ends with PARENT."""
 
 import contextlib
 import ctypes
@@ -16,7 +13,7 @@ from pathlib import Path
 from cta import cli
 from cta.errors import CtaError
 from cta.io.files import write_whole
-from cta.scores.records import CLOCK
+from cta.scores.schema import CLOCK
 
 
 def main() -> None:
@@ -38,11 +35,9 @@ def main() -> None:
 
 def keep_clock(run: Path) -> None:
     """Note once a second how long the processes of a run have taken so far."""
-    try:
+    began, before = time.monotonic(), 0.0
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         before = float(json.loads((run / CLOCK).read_text())["wall_clock_s"])
-    except (OSError, ValueError, KeyError, TypeError):
-        before = 0.0
-    began = time.monotonic()
 
     def beat() -> None:
         while True:

@@ -1,10 +1,15 @@
-"""cta completion"""
+"""cta completion, and the help of all commands, which it is made from."""
 
+import contextlib
+import io
 import re
 import shlex
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cta import cli
+from cta.cli import commands, load, run
+from cta.errors import CtaError
 
 SCRIPT = """\
 # Completion of `cta` for bash and zsh, printed by `cta completion`.
@@ -39,7 +44,6 @@ class Command:
 
     def __call__(self) -> None:
         from cta.agents import REGISTRY
-        from cta.cli.help_pages import help_pages
         from cta.envs.names import KNOWN
 
         pages = dict(help_pages())
@@ -49,6 +53,20 @@ class Command:
             seconds = [other[1] for other in pages if len(other) == 2 and other[:1] == words]
             pattern = f"'{words[0]} '*" if len(words) == 1 else f"'{' '.join(words)}'"
             cases.append(f"    {pattern}) words={shlex.quote(' '.join(seconds + options))} ;;")
-        lists = {"commands": cli.COMMANDS, "agents": REGISTRY, "datasets": KNOWN}
+        lists = {"commands": dict.fromkeys(words[0] for words in pages), "agents": REGISTRY, "datasets": KNOWN}
         known = {name: shlex.quote(" ".join(words)) for name, words in lists.items()}
         print(SCRIPT.format(cases="\n".join(cases), **known), end="")
+
+
+def help_pages() -> Iterator[tuple[tuple[str, ...], str]]:
+    """(words of a command, what `cta WORDS --help` prints), for every command and its subcommands."""
+    for name in commands():
+        try:
+            seconds = getattr(load(name), "COMMANDS", ())
+        except CtaError as error:  # an installed command, which must not take the others with it
+            print(f"notice: {error}", file=sys.stderr)
+            continue
+        for words in ((name,), *((name, second) for second in seconds)):
+            with contextlib.redirect_stdout(io.StringIO()) as page:
+                run([*words, "--help"])
+            yield words, page.getvalue()

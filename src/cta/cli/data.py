@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,91 +14,76 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from cta.cli.options import DataFolder, Workers
 from cta.cpu_count import cpu_count
-from cta.data import DatasetFiles, TrajectoryDataset, dataset_folder, environment_name
+from cta.data import DatasetFiles, TrajectoryDataset, dataset_folder, environment_name, resolve
 from cta.data.dataset import count_transitions
 from cta.data.download import download, mirrors, read_record, sha256_of
-from cta.data.locations import resolve
 from cta.data.npz import NpzReader, row_blocks
 from cta.data.progress import human
 from cta.envs.datasets import check_fits, folder_flag, open_dataset, simulator_notice
 from cta.envs.generate import generate, plan_job
-from cta.envs.names import DESK_DATASETS, KNOWN
+from cta.envs.names import DESK_DATASETS, KNOWN, DatasetSpec
 from cta.errors import CtaError
 from cta.exit_codes import DONE, ERROR, INTERRUPTED
 from cta.io.json_files import printable
 from cta.io.text_tables import print_table
 
-Name = Annotated[Positional[str], arg(metavar="NAME")]
-OutFolder = Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: the data folder)")]
-Length = Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: as published)")]
 
-
-@dataclass(frozen=True)
-class Generate:
-    """Make a dataset with OGBench's own oracles and settings.
-
-    Every episode has its own seed, so the files do not depend on the number of workers; an interrupted generation
-    continues where it stopped when the same command is given again.
-
-      cta data generate puzzle-3x3-play-v0
-      cta data generate scene-play-v0 --episodes 20 --workers 2 --out data
-    """
-
-    name: Name
-    """A dataset that needs no expert; `cta data list` shows them."""
-    episodes: Length = None
-    """Training episodes; a tenth as many more, at least one, are made for validation."""
-    episode_steps: Length = None
-    """Transitions per episode; an episode has one row more."""
-    workers: Workers = None
-    seed: int = 0
-    """Root of all episodes' seeds."""
-    out: OutFolder = None
-    """Folder for NAME.npz and NAME-val.npz. Without it only a full-size dataset goes to the data folder."""
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    name: Annotated[Positional[str], arg(metavar="NAME")]
+    """A dataset; `cta data list` shows how to get it."""
+    out: Annotated[Path | None, arg(metavar="DIR")] = None
+    """Folder for NAME.npz and NAME-val.npz (default: the data folder, where only full-size datasets go)."""
     dataset_dir: DataFolder = None
-
-    def __call__(self) -> int:
-        folder = self.out if self.out is not None else dataset_folder(self.dataset_dir)
-        size = {"episodes": self.episodes, "episode_steps": self.episode_steps}
-        job = plan_job(self.name, folder=folder, **size, seed=self.seed)
-        if self.out is None and not job.full_size:
-            raise CtaError(
-                f"only the full size ({job.spec.episodes} episodes of {job.spec.episode_steps} steps) goes to {folder}:"
-                " give --out DIR for another size"
-            )
-        return _print_paths(
-            lambda: generate(job, workers=self.workers or cpu_count()),
-            "finished episodes are kept, the same command continues",
-        )
 
 
 def _print_paths(make: Callable[[], list[Path]], interrupted: str) -> int:
     """Print the files that were made; `interrupted` says what becomes of an interrupted command."""
     try:
-        paths = make()
+        print(*make(), sep="\n")
     except KeyboardInterrupt:
         print(f"interrupted: {interrupted}", file=sys.stderr)
         return INTERRUPTED
-    print(*paths, sep="\n")
     return DONE
 
 
-@dataclass(frozen=True)
-class Download:
+@dataclass(frozen=True, kw_only=True)
+class Generate(Made):
+    """Make a dataset with OGBench's own oracles and settings. After an interruption the same command continues.
+
+    Every episode has its own seed, so the files do not depend on the number of workers.
+
+      cta data generate puzzle-3x3-play-v0
+      cta data generate scene-play-v0 --episodes 20 --workers 2 --out data
+    """
+
+    episodes: int | None = None
+    """Training episodes; a tenth as many more, at least one, are made for validation (default: as published)."""
+    episode_steps: int | None = None
+    """Transitions per episode; an episode has one row more (default: as published)."""
+    workers: Workers = None
+    seed: int = 0
+    """Root of all episodes' seeds."""
+
+    def __call__(self) -> int:
+        size = {"episodes": self.episodes, "episode_steps": self.episode_steps, "seed": self.seed}
+        job = plan_job(self.name, folder=dataset_folder(self.out or self.dataset_dir), **size)
+        if self.out is None and job.spec != DatasetSpec(self.name, job.episodes, job.episode_steps):
+            full = f"{job.spec.episodes} episodes of {job.spec.episode_steps} steps"
+            raise CtaError(f"only the full size ({full}) goes to {job.folder}: give --out DIR for another size")
+        make = partial(generate, job, workers=self.workers or cpu_count())
+        return _print_paths(make, "finished episodes are kept, the same command continues")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Download(Made):
     """Fetch a dataset that OGBench publishes: NAME.npz and NAME-val.npz.
 
-    A transfer that broke off is resumed. The SHA-256 of each file is written to NAME.npz.json beside it, and checked
-    when such a record is there already.
+    A transfer that broke off is resumed. NAME.npz.json keeps the SHA-256, which is checked if it is there already.
 
-      cta data download antmaze-large-navigate-v0
       cta data download scene-play-v0 --mirror https://example.org/ogbench
     """
 
-    name: Name
-    """A dataset of OGBench."""
-    out: OutFolder = None
-    """Folder for NAME.npz and NAME-val.npz."""
-    dataset_dir: DataFolder = None
     mirror: Annotated[tuple[str, ...], UseAppendAction, arg(metavar="URL")] = ()
     """An address to try first; more may be in CTA_DATA_MIRRORS, separated by spaces."""
 
@@ -105,15 +91,12 @@ class Download:
         name, spec = self.name, KNOWN.get(self.name)
         if name in DESK_DATASETS:
             raise CtaError(f"{name} is not published: it is generated on first use, or by `cta data generate {name}`")
-        folder = self.out if self.out is not None else dataset_folder(self.dataset_dir)
-        advice = "It needs a network"
+        advice, where = "It needs a network", self.out or self.dataset_dir
         if spec is not None and not spec.needs_expert:
-            command = f"cta data generate {name}{folder_flag('--out', self.out or self.dataset_dir)}"
-            advice = f"Without a network: `{command}` makes it here"
-        return _print_paths(
-            lambda: download(name, folder, extra_mirrors=self.mirror, advice=advice),
-            "the same command resumes the transfer",
-        )
+            advice = f"Without a network: `cta data generate {name}{folder_flag('--out', where)}` makes it here"
+        options = {"extra_mirrors": self.mirror, "advice": advice}
+        fetch = partial(download, name, dataset_folder(where), **options)
+        return _print_paths(fetch, "the same command resumes the transfer")
 
 
 @dataclass(frozen=True)
@@ -122,7 +105,6 @@ class List:
 
     The size is the file's own; of a dataset that is not here, what it has in full.
 
-      cta data list
       cta data list --dataset-dir data
     """
 
@@ -148,10 +130,8 @@ class Info:
 
     Exits with 1 if there are problems.
 
-      cta data info scene-play-v0
       cta data info data/scene-play-v0.npz
       cta data info minari:D4RL/pointmaze/umaze-v2
-      cta data info lerobot:recordings/pick-cube
     """
 
     file: Annotated[Positional[str], arg(metavar="NAME|FILE")]
@@ -189,13 +169,9 @@ def describe(files: DatasetFiles) -> int:
     if not files.train.exists():
         raise CtaError(f"no such file: {files.train}; `cta data list` shows what is there")
     problems: list[str] = []
-    try:
-        env_name = environment_name(files.name)
-    except CtaError:
-        env_name = None
-    train = _file(files.train, env_name, problems)
+    train = _file(files.train, files.name, problems)
     if files.validation.exists():
-        validation = _file(files.validation, env_name, problems)
+        validation = _file(files.validation, files.name, problems)
         try:
             if train is not None and validation is not None:
                 validation.check_like(train)
@@ -214,8 +190,8 @@ def _say(text: str, style: str = "") -> None:
     Console().print(Text(printable(text), style), soft_wrap=True)
 
 
-def _file(path: Path, env_name: str | None, problems: list[str]) -> TrajectoryDataset | None:
-    """Print one file; returns its data unless they are unreadable."""
+def _file(path: Path, name: str, problems: list[str]) -> TrajectoryDataset | None:
+    """Print one file and where it comes from; returns its data unless they are unreadable."""
     dataset, record, rows = None, None, [["array", "dtype", "shape", "lowest", "highest"]]
     try:
         with NpzReader(path) as file:
@@ -230,27 +206,12 @@ def _file(path: Path, env_name: str | None, problems: list[str]) -> TrajectoryDa
         print_table(rows, left=3, title=Text(printable(str(path))))
         dataset = TrajectoryDataset.from_npz(path, info=True)
         _episodes(dataset)
-        if env_name is not None:
-            check_fits(dataset, env_name)
+        if name.count("-") > 1:  # as names of datasets have it
+            check_fits(dataset, environment_name(name))
     except CtaError as error:
         problems.append(str(error))
-        if dataset is None:
-            return None
-    _origin(path, record, problems)
-    return dataset
-
-
-def _episodes(dataset: TrajectoryDataset) -> None:
-    lengths = dataset.episode_ends - dataset.episode_starts + 1
-    spread = f"{lengths.min()}" if lengths.min() == lengths.max() else f"{lengths.min()} to {lengths.max()}"
-    _say(
-        f"{dataset.num_episodes} episodes of {spread} rows, {dataset.num_transitions} transitions, "
-        f"fingerprint {dataset.fingerprint()[:16]}"
-    )
-
-
-def _origin(path: Path, record: dict[str, Any] | None, problems: list[str]) -> None:
-    """Where a file comes from, and whether its checksum is the recorded one."""
+    if dataset is None:
+        return None
     fetched = read_record(path) or {}
     if record is not None:
         _say("generated:")
@@ -260,20 +221,25 @@ def _origin(path: Path, record: dict[str, Any] | None, problems: list[str]) -> N
         _say(f"published: {fetched.get('url')}")
     else:
         _say("published, or made by other means: the file carries no record of its making")
-    notice = None if path.stem.removesuffix("-val") in DESK_DATASETS else simulator_notice(record)
-    if notice:
+    if name not in DESK_DATASETS and (notice := simulator_notice(record)):
         _say(f"note: {notice}")
     if fetched.get("sha256") not in (None, sha256_of(path)):
         problems.append(f"{path}: the SHA-256 is not the one recorded when it was downloaded")
+    return dataset
+
+
+def _episodes(dataset: TrajectoryDataset) -> None:
+    lengths = dataset.episode_ends - dataset.episode_starts + 1
+    spread = f"{lengths.min()}" if lengths.min() == lengths.max() else f"{lengths.min()} to {lengths.max()}"
+    size = f"{dataset.num_episodes} episodes of {spread} rows, {dataset.num_transitions} transitions"
+    _say(f"{size}, fingerprint {dataset.fingerprint()[:16]}")
 
 
 def _in_words(value: Any) -> str:
     """A value of a record without brackets and quotes."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {_in_words(part)}" for key, part in value.items())
-    if isinstance(value, list):
-        return ", ".join(map(_in_words, value))
-    return str(value)
+    return ", ".join(map(_in_words, value)) if isinstance(value, list) else str(value)
 
 
 COMMANDS = {"generate": Generate, "download": Download, "list": List, "info": Info}

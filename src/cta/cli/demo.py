@@ -1,23 +1,32 @@
-"""cta demo"""
-
 import os
 import shlex
 import shutil
 import sys
 import time
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 from rich.console import Console
 
+from cta.agents import find
 from cta.cli import run
-from cta.cli.train import parse_seeds
-from cta.errors import CtaError
+from cta.cli.ooc import print_pairs
+from cta.cli.options import parse_seeds
+from cta.errors import CtaError, need_extra
 from cta.exit_codes import DONE, SEED_STOPPED
+from cta.grid.how import How
+from cta.grid.plan import Plan
+from cta.grid.run_plan import run_plan
+from cta.grid.studies import scored_cell, study_plan
+from cta.grid.workspace import Workspace
+from cta.io.json_files import read_json, write_json
+from cta.io.text_tables import print_table, print_text
+from cta.ooc import find_layout, held_out_of
+from cta.scores.pair_table import BLOCKS, PLAIN, PairAnswer, pair_lines
 from cta.scores.paper import ALL_PAIRS
-from cta.scores.schema import Score
+from cta.scores.schema import HELD_OUT, PAIRS, Score, write_scores
+from cta.scores.store import Scores
 from cta.validation import Bounds, Count
 
 DATASET = "lights-3x3-play-v0"
@@ -26,30 +35,20 @@ WORLD = """\
 Nine buttons in a square, numbered row by row; a press flips the button's own
 light and those beside it. Five presses are cut out of play data wherever these
 lights are on (1) or off (0), and two agents are asked for exactly them:"""
-NEXT = (
-    (
-        "the same question for five agents, with two controls",
-        f"ooc study {DATASET} --seeds 8 --steps 6000 --controls uncut,random",
-    ),
-    ("the nearest analogies of the held-out pairs, as pictures", f"analogies RUN --query ooc --data {DATASET}"),
-    ("an agent on another small world, on all of its data", "train --dataset desk-play-v0"),
-)
-"""Why, and the words of the command."""
+NEXT = {
+    f"ooc study {DATASET} --seeds 8 --steps 6000 --controls uncut,random": "the same for five agents, with controls",
+    f"analogies RUN --query ooc --data {DATASET}": "the nearest analogies of the held-out pairs, as pictures",
+    "train --dataset desk-play-v0": "an agent on another small world, on all of its data",
+}
+"""The words of a command, and why."""
 CURVE_SHARE, CURVE_EPISODES = 0.4, 20
 """Scores on the world's own tasks, for the curves of the page: after each such share of training, episodes per task."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """The paper's question on an embedded world, in minutes, without a GPU or a simulator: cut held-out pairs of
-    context and task out of play data, train CTA and a baseline on what is left, ask both for the held-out pairs, map
-    CTA's analogies, and write one page about it all.
-
-    The world is a square of nine buttons with lights: a press flips the button's own light and those beside it. Data,
-    training and scoring are a plan like those of `cta reproduce`. Stopped anywhere, the same command continues.
-
-      cta demo
-      cta demo --seeds 8 --steps 6000
+    """Cut held-out pairs of context and task out of play data of an embedded world, train CTA and a baseline on what is
+    left, ask both for these pairs, map CTA's analogies, and write one page. Stopped, the same command continues.
     """
 
     seeds: str = "6"
@@ -63,8 +62,7 @@ class Command:
 
     def __call__(self) -> int:
         seeds = parse_seeds(self.seeds)
-        if find_spec("openTSNE") is None:
-            raise CtaError("the map needs openTSNE: pip install 'cta[report]'")
+        need_extra("report", "openTSNE", "the map")
         out = self.out or Path("runs") / f"demo-{self.seeds}-{self.steps}"
         enter(out, self.seeds, self.steps)
         began = time.monotonic()
@@ -72,13 +70,10 @@ class Command:
         if code not in (DONE, SEED_STOPPED):
             print("the same command continues")
             return code
-        for command in (
-            ["analogies", runs[0], "--pairs", str(self.pairs), "--frames", "0"],
-            ["report", *runs, "--out", str(out / "page")],
-        ):
+        mapping = ["analogies", runs[0], "--pairs", str(self.pairs), "--frames", "0"]
+        for command in (mapping, ["report", *runs, "--out", str(out / "page")]):
             print(f"\n$ cta {shlex.join(command)}", flush=True)
-            code = run(command)
-            if code != DONE:
+            if (code := run(command)) != DONE:
                 return code
         conclude(found, out / "page" / "index.html", runs[0])
         print(f"\nseeds {self.seeds}, {self.steps:,} steps, {(time.monotonic() - began) / 60:.1f} minutes")
@@ -87,8 +82,6 @@ class Command:
 
 def enter(out: Path, seeds: str, steps: int) -> None:
     """Begin in an empty folder, or continue the demo that was begun there."""
-    from cta.io.json_files import read_json, write_json
-
     record, mine = out / "demo.json", {"seeds": seeds, "steps": steps}
     if record.is_file():
         found = read_json(record, {"seeds": str, "steps": int})
@@ -103,34 +96,16 @@ def enter(out: Path, seeds: str, steps: int) -> None:
 
 
 def train(seeds: tuple[int, ...], steps: int, out: Path) -> tuple[dict[str, list[Score]], list[str], int]:
-    """Both agents on cut data, scored on the world's tasks over training and on the pairs at its end.
-
-    Returns the scores on pairs by the agents' names, the run directories, with the scores in the tables that the page
-    reads, and the exit code.
-    """
-    from cta.agents import find
-    from cta.cli.ooc import print_pairs
-    from cta.grid.ablation import scored_cell
-    from cta.grid.how import How
-    from cta.grid.plan import Plan
-    from cta.grid.run_plan import run_plan
-    from cta.grid.studies import study_plan
-    from cta.grid.workspace import Workspace
-    from cta.io.text_tables import print_table
-    from cta.ooc import find_layout, held_out_of
-    from cta.scores.pair_table import pair_lines
-    from cta.scores.schema import HELD_OUT, write_scores
-    from cta.scores.store import Scores
-
+    """Both agents on cut data, with tables for the page in their runs; scores on pairs by agent, runs, exit code."""
     held_out = held_out_of(find_layout(DATASET))
     print(WORLD)
     print_pairs(held_out, "  ")
     print(flush=True)
     asked = study_plan(DATASET, held_out, agents=AGENTS, seeds=seeds, steps=steps).cells
     every = max(1, round(CURVE_SHARE * steps))
-    curves = [scored_cell(DATASET, agent, seeds, steps, every, CURVE_EPISODES, condition=HELD_OUT) for agent in AGENTS]
+    curves = [scored_cell(DATASET, agent, seeds, steps, every, CURVE_EPISODES) for agent in AGENTS]
     # All points alike: they are scored together, in fewer processes.
-    curves = [replace(cell, points=cell.all_points, curve_points=()) for cell in curves]
+    curves = [replace(cell, points=cell.all_points, curve_points=(), condition=HELD_OUT) for cell in curves]
     plan = Plan("demo", (*asked, *curves))
     code = run_plan(plan, How(out=out / "results", work=out))
     space, scores = Workspace(plan, out, out / "results"), Scores(out / "results")
@@ -139,8 +114,8 @@ def train(seeds: tuple[int, ...], steps: int, out: Path) -> tuple[dict[str, list
         rows = scores.cell(cell.key).rows
         found[find(cell.agent).paper_name] = [row for row in rows if cell.wants(row)]
         for unit in space.units(cell):
-            write_scores(unit.path / "eval.csv", [row for row in rows if not row.of_pair])
-            write_scores(unit.path / "ooc.csv", [row for row in rows if row.of_pair])
+            write_scores(unit.path / "eval.csv", [row for row in rows if row.asked != PAIRS])
+            write_scores(unit.path / "ooc.csv", [row for row in rows if row.asked == PAIRS])
             runs.append(str(unit.path) if out.is_absolute() else os.path.relpath(unit.path))
     lines = [line for name, rows in found.items() for line in pair_lines(rows, name)]
     if lines:
@@ -153,21 +128,14 @@ def train(seeds: tuple[int, ...], steps: int, out: Path) -> tuple[dict[str, list
 
 def conclude(found: dict[str, list[Score]], page: Path, run_directory: str) -> None:
     """The answer in a sentence and in bars, where the page is, and what to try next."""
-    from cta.io.text_tables import print_text
-    from cta.scores.pair_table import BLOCKS, PLAIN, PairAnswer
-
     answer = PairAnswer(found)
     print_text("\n" + answer.sentence())
-    blocks = BLOCKS if Console().encoding.startswith("utf") else PLAIN
-    print("\n" + "\n".join(answer.bars(blocks)))
+    print("", *answer.bars(BLOCKS if Console().encoding.startswith("utf") else PLAIN), sep="\n")
     print(f"\nThe page opens in any browser, without a network:\n  {page.resolve()}\n\nWhat next:")
-    for why, words in NEXT:
-        print(f"  # {why}\n  {command_name()} {words.replace('RUN', shlex.quote(run_directory))}")
-
-
-def command_name() -> str:
-    """How this program can be called again from here."""
+    # How this program can be called again from here.
     mine, known = Path(sys.argv[0]), shutil.which("cta")
+    command = shlex.quote(str(mine)) if mine.name == "cta" else "python -m cta"
     if known and mine.exists() and Path(known).samefile(mine):
-        return "cta"
-    return shlex.quote(str(mine)) if mine.name == "cta" else "python -m cta"
+        command = "cta"
+    for words, why in NEXT.items():
+        print(f"  # {why}\n  {command} {words.replace('RUN', shlex.quote(run_directory))}")

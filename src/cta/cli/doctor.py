@@ -1,5 +1,3 @@
-"""cta doctor"""
-
 import shutil
 from dataclasses import dataclass
 
@@ -9,10 +7,10 @@ class Command:
     """Show what this machine offers: devices, versions, rendering, data folders."""
 
     def __call__(self) -> None:
-        from cta.compilation import cache_folder
+        from cta.compilation import xla_folder
         from cta.data import dataset_folder
-        from cta.envs.gl import find_backend
         from cta.envs.names import KNOWN
+        from cta.envs.worlds import find_backend
         from cta.io.provenance import commit, hardware, versions
         from cta.io.text_tables import print_table
 
@@ -29,7 +27,7 @@ class Command:
             "chromium": shutil.which("chromium") or shutil.which("google-chrome") or "none (`make system`)",
             "data folder": f"{folder} ({'exists' if folder.is_dir() else 'not there yet'})",
             "datasets": ", ".join(present) or "none (`cta data list`)",
-            "compiled programs": str(cache_folder()),
+            "compiled programs": str(xla_folder()),
             "disk free": f"{free / 2**30:.0f} GiB",
         }
         print_table([("cta doctor", ""), *rows.items()])

@@ -1,57 +1,59 @@
-"""cta evaluate"""
-
-import itertools
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any, Literal
 
 from rich.console import Console
 from rich.progress import Progress
 from tyro.conf import Positional, arg
 
-from cta.cli.options import OwnAgent, Unverified, Workers
+from cta.cli.options import Opening, Workers
+from cta.config import RunConfig
 from cta.data.progress import LINE_SECONDS
 from cta.errors import CtaError
 from cta.io.files import check_writable
-from cta.validation import Count, Natural
+from cta.io.json_files import read_json
+from cta.scores.schema import TASKS
+from cta.validation import Bounds, Count, Natural, NotNegative
 
 WEIGHTS = ".safetensors"
+SOURCES = Bounds("name at least one run directory or file of weights", bool)
+KEPT = {"scores!": [{"weights!": str, "episodes!": int, "successes!": {...: int}}]}
+"""Of the record beside a policy that `cta results keep` wrote."""
 
 
-@dataclass(frozen=True)
-class Command:
+@dataclass(frozen=True, kw_only=True)
+class Command(Opening):
     """Score policies by OGBench's protocol: five tasks, 50 episodes each, temperature 0.
 
-    Start, goal and settling steps of every episode are fixed by its seed, so scores are paired across checkpoints and
-    methods.
-
-    A run's scores are added to RUN/evaluate.csv (the columns of eval.csv, and env, temperature, noise, eval_seed, and
-    mujoco: its version, empty where it plays no part); scoring the same again in the same way replaces its rows.
+    Episodes are fixed by their seeds, so scores are paired across checkpoints and methods. A run's scores are added to
+    RUN/evaluate.csv (the columns of eval.csv, and how they were scored; mujoco: its version, empty where it plays no
+    part); scoring the same again in the same way replaces its rows.
 
     With --results, and of files of weights, scores go into a results folder: rows of RESULTS/DATASET.AGENT.csv, with a
     record beside them. Policies trained on data with pairs cut out (`cta ooc cut`) are asked for these pairs instead.
-    What is scored already is skipped, so an interrupted command is simply given again. Without --results, files of
-    weights are scored into the folder whose weights/ they lie in. They stay where they are.
+    What is scored already is skipped: an interrupted command is simply given again. Without --results, weights are
+    scored into the folder whose weights/ they lie in, others into a folder of their name beside them.
 
       cta evaluate RUN                                       the newest checkpoint of every seed
-      cta evaluate RUN --step 800000,900000                  these checkpoints; also last, last3, all
       cta evaluate RUN --episodes 10 --videos 2              a quick look, and two videos per task
       cta evaluate RUN --env my_env:make                     in a Gymnasium environment of your own (docs/own-data.md)
       cta evaluate RUN --step 800000 --results results       a checkpoint of a run into a results folder
       cta evaluate RUN --ask presses --results results       success by the least number of presses (docs/beyond.md)
       cta evaluate mine/weights/*.safetensors                what `cta reproduce` kept, into mine
-      cta evaluate mine/weights/*.safetensors --again        once more, in place of what is there
+      cta evaluate NAME.safetensors --videos 1               a policy that somebody kept, and how it acts
     """
 
-    sources: Annotated[Positional[tuple[str, ...]], arg(metavar="RUN|WEIGHTS…")]
+    sources: Annotated[Positional[tuple[str, ...]], SOURCES, arg(metavar="RUN|WEIGHTS…")]
     """Run directories, or files of weights."""
     results: Path | None = None
-    """Results folder (default: a run's own evaluate.csv; for weights the folder whose weights/ they lie in)."""
+    """Results folder (default: a run's own evaluate.csv; for weights as said above)."""
     step: str = ""
     """Checkpoints to score: `last`, `last3`, `all`, or steps separated by commas (default: last; all of a file)."""
     seeds: str = ""
@@ -60,16 +62,15 @@ class Command:
     """Episodes per task or pair."""
     tasks: Annotated[Count | None, arg(aliases=["--eval-tasks"])] = None
     """Only the first N tasks, or numbers of presses."""
-    temperature: Annotated[float, arg(aliases=["--eval-temperature"])] = 0.0
+    temperature: Annotated[NotNegative, arg(aliases=["--eval-temperature"])] = 0.0
     """Policy temperature (0: the mean action)."""
-    noise: Annotated[float, arg(aliases=["--eval-gaussian"])] = 0.0
+    noise: Annotated[NotNegative, arg(aliases=["--eval-gaussian"])] = 0.0
     """Standard deviation of noise added to actions."""
     workers: Workers = None
     eval_seed: Natural = 0
     """Base seed of the episodes."""
     ask: Literal["tasks", "pairs", "presses"] | None = None
-    """Into a results folder: what to ask for (default: pairs if some were cut out of the data). presses: goals on a
-    board of lights by the least number of presses, as presses1, presses2, …"""
+    """What to ask for, into a results folder; presses: goals by fewest presses (default: pairs if some were cut)."""
     pairs: Annotated[str | None, arg(metavar="FILE")] = None
     """Into a results folder: a TOML file of pairs to ask for (docs/ooc.md)."""
     again: bool = False
@@ -78,41 +79,30 @@ class Command:
     """A function that makes an environment of your own, with goals; for a run."""
     max_episode_steps: Count | None = None
     """Length of an episode in --env (default: what the environment says, else 1000)."""
-    videos: Annotated[int, arg(aliases=["--video-episodes"])] = 0
-    """Videos per task of the first seed that has not diverged; of a run."""
-    video_frame_skip: int = 3
+    videos: Annotated[Natural, arg(aliases=["--video-episodes"])] = 0
+    """Videos per task: of the first seed of a run that has not diverged, or of each file of weights."""
+    video_frame_skip: Count = 3
     """Record every N-th frame."""
-    agent: OwnAgent = None
-    unverified: Unverified = False
 
     def __call__(self) -> None:
-        into_results = self.results is not None or any(source.endswith(WEIGHTS) for source in self.sources)
-        self._check(into_results)
+        weights = any(source.endswith(WEIGHTS) for source in self.sources)
+        into_results = self.results is not None or weights
+        if into_results:
+            where, wrong = "a run without --results", ("env", "max_episode_steps", *([] if weights else ["videos"]))
+        else:
+            where, wrong = "a results folder: give --results", ("ask", "pairs", "again")
+        for name in wrong:
+            if getattr(self, name):
+                raise CtaError(f"--{name.replace('_', '-')} is for {where}")
+        if self.env is not None and self.videos:
+            raise CtaError("--videos: videos are of known environments only, not of --env")
+        if self.max_episode_steps is not None and self.env is None:
+            raise CtaError("--max-episode-steps is for an environment of --env")
         if into_results:
             self._into_results()
         else:
             for source in self.sources:
                 self._into_run(source)
-
-    def _check(self, into_results: bool) -> None:
-        """Complain about what makes no sense, before anything slow."""
-        if not self.sources:
-            raise CtaError("name at least one run directory or file of weights")
-        for_run = {"--env": self.env, "--videos": self.videos, "--max-episode-steps": self.max_episode_steps}
-        for_results = {"--ask": self.ask, "--pairs": self.pairs, "--again": self.again}
-        where = "a run without --results" if into_results else "a results folder: give --results"
-        for flag, value in (for_run if into_results else for_results).items():
-            if value:
-                raise CtaError(f"{flag} is for {where}")
-        if self.env is not None and self.videos:
-            raise CtaError("--videos: videos are of known environments only, not of --env")
-        if self.max_episode_steps is not None and self.env is None:
-            raise CtaError("--max-episode-steps is for an environment of --env")
-
-    def _players(self, progress: Any, own: Any = None) -> Any:
-        from cta.experiment.score_files import How, Players
-
-        return Players(How(**{field.name: getattr(self, field.name) for field in fields(How)}), progress, own)
 
     def _into_results(self) -> None:
         # Policies are evaluated on the CPU; an accelerator's memory is left to whoever trains there.
@@ -121,7 +111,7 @@ class Command:
         os.environ.setdefault("PJRT_NPROC", "1")
         from cta.agents import find
         from cta.compilation import enable_cache
-        from cta.experiment import Run
+        from cta.experiment import candidate_policy
         from cta.experiment.candidates import candidates, numbers
         from cta.experiment.score_files import score_into
         from cta.scores.store import Scores
@@ -130,65 +120,101 @@ class Command:
         if self.agent is not None:
             find(self.agent)  # code of one's own is loaded only if the command line names it
         # All of them are opened before the first is scored.
-        seeds, options = numbers(self.seeds, "--seeds"), {"agent": self.agent, "unverified": self.unverified}
-        opened = [Path(source) if source.endswith(WEIGHTS) else Run(source, **options) for source in self.sources]
-        items = [candidates(source, self.step, seeds) for source in opened]
+        seeds = numbers(self.seeds, "--seeds")
+        opened = [Path(source) if source.endswith(WEIGHTS) else self.open_run(source) for source in self.sources]
+        items = [(source, candidates(source, self.step, seeds)) for source in opened]
         if self.results is not None:
             check_writable(self.results)
-        counts: dict[Path, list[bool]] = {}
-        rounded = False
-        with episode_bar() as progress, self._players(progress) as players:
-            for item in itertools.chain.from_iterable(items):
+        counts: dict[Path, list[bool]] = defaultdict(list)
+        asked = []
+        with self._players() as players:
+            for source, item in ((source, item) for source, found in items for item in found):
                 folder = self.results or item.home
                 check_writable(folder)
-                counts.setdefault(folder, []).append(score_into(Scores(folder), item, players, again=self.again))
-                rounded |= item.precision != "float32"
-        if not counts:
+                counts[folder].append(score_into(Scores(folder), item, players, again=self.again))
+                asked.append((source, folder, item))
+        if not asked:
             raise CtaError("none of these holds such a step and seed")
+        for source, folder, item in asked:
+            _tell(source, item, Scores(folder).cell(item.key).rows)
         for folder, scored in counts.items():
             there = f", {scored.count(False)} were there already" if not all(scored) else ""
             print(f"{scored.count(True)} scored into {folder}{there}")
-        if rounded:
+        if any(item.precision != "float32" for _, _, item in asked):
             print("some weights were kept in 16 bits: the record says so")
+        for _, folder, item in asked if self.videos else ():
+            config = players.how.config(item, video_frame_skip=self.video_frame_skip)
+            film(candidate_policy(item), config, folder / "videos", episodes=self.videos)
 
     def _into_run(self, source: str) -> None:
-        from cta.cli.summary import print_scores, record
-        from cta.envs.names import KNOWN
+        from cta.cli.scores import print_scores
         from cta.evaluation.evaluator import OwnEvaluator
-        from cta.experiment import Run
         from cta.experiment.candidates import candidates, numbers
         from cta.experiment.score_files import EVALUATE, score_run
 
-        run = Run(source, agent=self.agent, unverified=self.unverified)
+        run = self.open_run(source)
         check_writable(run.path)
-        seen = {"eval_episodes": self.episodes, "eval_tasks": self.tasks, "eval_temperature": self.temperature}
-        seen |= {"eval_gaussian": self.noise, "eval_seed": self.eval_seed, "eval_workers": self.workers}
-        run.config = replace(run.config, **seen, video_frame_skip=self.video_frame_skip)
-        run.config.check()
         items, own = candidates(run, self.step, numbers(self.seeds, "--seeds")), None
         if self.env is not None:
             options: Any = {"workers": self.workers, "max_episode_steps": self.max_episode_steps}
             options |= {"shape": run.spec.observation_shape, "units": run.units, "data": lambda: run.open_data()[1]}
             own = OwnEvaluator(self.env, **options)
-        elif run.config.dataset_name in KNOWN:
-            run.tell_simulator()
         else:
-            name = run.config.dataset_name
-            raise CtaError(f"{name} belongs to no known environment: give yours with --env module:factory")
-        with episode_bar() as progress, self._players(progress, own) as players:
+            run.tell_simulator()
+        with self._players(own) as players:
             rows = score_run(run, items, players, self.env or "")
         if not rows:
             raise CtaError(f"{run.path}: every seed has diverged, so there is no policy to score")
         print_scores(rows, run)
         print(f"rows: {run.path / EVALUATE}")
         if self.videos:
-            record(run, run.policy(step=rows[-1].step), episodes=self.videos)
+            how = {"eval_tasks": self.tasks, "eval_temperature": self.temperature, "eval_gaussian": self.noise}
+            how |= {"eval_seed": self.eval_seed, "video_frame_skip": self.video_frame_skip}
+            policy = run.policy(step=rows[-1].step)
+            film(policy, replace(run.config, **how), run.files.videos, episodes=self.videos)
+
+    @contextmanager
+    def _players(self, own: Any = None) -> Iterator[Any]:
+        from cta.experiment.score_files import How, Players
+
+        how = How(**{field.name: getattr(self, field.name) for field in fields(How)})
+        with episode_bar() as progress, Players(how, progress, own) as players:
+            yield players
+
+
+def _tell(source: Any, item: Any, rows: Iterable[Any]) -> None:
+    """How often a policy succeeded at its tasks, and how often before it was kept in a file with a record."""
+    mine = [row for row in rows if (row.seed, row.step, row.asked) == (item.seed, item.step, TASKS)]
+    if not mine:
+        return
+    print(f"{item.label}: {_rates({row.task: row.successes / row.episodes for row in mine}, mine[0].episodes)}")
+    record = source.with_suffix(".json") if isinstance(source, Path) else None
+    for kept in read_json(record, KEPT)["scores"] if record is not None and record.is_file() else ():
+        rates = {task: count / kept["episodes"] for task, count in kept["successes"].items()}
+        print(f"  {record}, weights in {kept['weights']}: {_rates(rates, kept['episodes'])}")
+
+
+def _rates(rates: dict[str, float], episodes: int) -> str:
+    each = ", ".join(f"{100 * rate:.0f}" for rate in rates.values())
+    return f"{100 * fmean(rates.values()):.1f} % (tasks {', '.join(rates)}: {each}; episodes of each: {episodes})"
+
+
+def film(policy: Any, config: RunConfig, folder: Path, *, episodes: int) -> None:
+    """Videos of a policy, one file per episode, in FOLDER/step_N/seed_S."""
+    from cta.evaluation import record_videos  # rendering libraries
+    from cta.experiment.scoring import policy_maker
+
+    make_policy = policy_maker(policy.agent, policy.networks, policy.units, config, policy.seed)
+    how = {"episodes": episodes, "tasks": range(1, (config.eval_tasks or 5) + 1), "run_seed": policy.seed}
+    how |= {"frame_skip": config.video_frame_skip, "eval_seed": config.eval_seed}
+    folder = folder / f"step_{policy.step}" / f"seed_{policy.seed}"
+    paths = record_videos(config.dataset_name, make_policy, folder=folder, **how)
+    print(f"videos: {len(paths)} in {paths[0].parent}" if paths else "no videos")
 
 
 @contextmanager
 def episode_bar() -> Iterator[Callable[[Any, int, int], None]]:
-    """A bar of episodes on a terminal, elsewhere a line now and then; gives what to call with (what is scored, episodes
-    done, in all)."""
+    """A bar on a terminal, else lines now and then; gives what to call with (what is scored, episodes done, in all)."""
     spoke = time.monotonic()
     with Progress(console=(console := Console(stderr=True)), transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("starting", total=None)

@@ -1,5 +1,3 @@
-"""cta export"""
-
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +14,11 @@ from cta.io.json_files import read_json
 class Command(OpenedRun):
     """Write a run's policy into a folder that needs neither the run nor this package.
 
-    The folder holds programs for any batch size (StableHLO for CPU and CUDA with the weights in safetensors, or ONNX
-    models), policy.json (inputs, outputs, where it comes from) and load.py, a loader that needs only jax, numpy and
-    safetensors, or onnxruntime and numpy. Its actions are compared with the run's on 1,000 inputs.
+    It holds programs for any batch size (StableHLO for CPU and CUDA with weights in safetensors, or ONNX), policy.json
+    (inputs, outputs, origin) and load.py, which needs only jax, numpy and safetensors, or onnxruntime and numpy. Its
+    actions are compared with the run's on 1,000 inputs.
 
-      cta export RUN --out policy                     the newest checkpoint of the first seed that has not diverged
-      cta export RUN --out policy --seed 3            seed 3's
-      cta export RUN --out policy --step 800000       of this checkpoint
+      cta export RUN --out policy --seed 3            the newest checkpoint of seed 3
       cta export RUN --out policy --format onnx       as ONNX (pip install 'cta[onnx]')
       cd policy && python -c "from load import load; print(load('.').about['observation'])"
     """
@@ -40,22 +36,16 @@ class Command(OpenedRun):
         from cta.export import export_policy
 
         check_writable(self.out)
-        doing = {"stablehlo": "compiling the policy for CPU and CUDA", "onnx": "writing the policy as ONNX"}[
-            self.format
-        ]
+        doing = "compiling the policy for CPU and CUDA" if self.format == "stablehlo" else "writing the policy as ONNX"
         print(f"{doing}, and checking it against the run", file=sys.stderr, flush=True)
-        opened = self.open()
+        opened = self.open_run(self.run)
         out = export_policy(opened, self.out, format=self.format, seed=self.seed, step=self.step)
         size = sum(path.stat().st_size for path in out.iterdir())
         if opened.units.bounds is None:
             told = "`cta train --action-bounds`, or action_low and action_high in the data, state them"
             print(f"the bounds of actions are not known, so they are in [-1, 1]: {told}", file=sys.stderr)
-        print(f"{out}: {size / 2**20:.1f} MB, {_compared(out)}")
-
-
-def _compared(out: Path) -> str:
-    check = read_json(out / "policy.json")["check"]
-    if check is None:
-        return "not checked against the run, which needs onnxruntime: pip install 'cta[onnx]'"
-    gap = f"largest difference {check['largest_difference']:.1g} of actions in [-1, 1]"
-    return f"checked against the run on {check['inputs']:,} inputs: {gap}"
+        compared = "not checked against the run, which needs onnxruntime: pip install 'cta[onnx]'"
+        if check := read_json(out / "policy.json")["check"]:
+            gap = f"largest difference {check['largest_difference']:.1g} of actions in [-1, 1]"
+            compared = f"checked against the run on {check['inputs']:,} inputs: {gap}"
+        print(f"{out}: {size / 2**20:.1f} MB, {compared}")

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 from tyro.conf import Positional, arg
 
-from cta.cli.options import Checkpoints, OwnAgent, RunFolders, Unverified
+from cta.cli.options import Checkpoints, Opening, RunFolders
 from cta.envs.lights import board_of, read_board
 from cta.envs.names import known_spec
 from cta.errors import CtaError
@@ -42,8 +42,7 @@ class Board:
     """The same of a goal: prints the fewest presses that lead there."""
 
     def __call__(self) -> None:
-        dataset = self.name if self.name.count("-") > 1 else f"{self.name}-play-v0"
-        known_spec(dataset)
+        dataset = known_spec(self.name if self.name.count("-") > 1 else f"{self.name}-play-v0").name
         board = board_of(dataset)
         if self.goal is not None:
             goal = read_board(self.goal, board.lights, "--goal")
@@ -66,17 +65,15 @@ class Board:
                 print(f"{task.name}: {board.distance(task.start_bits, task.goal_bits)} presses to {lit}")
 
 
-@dataclass(frozen=True)
-class Order:
+@dataclass(frozen=True, kw_only=True)
+class Order(Opening):
     """Without a rollout: does the value know how many presses are left, and is the high policy over-fitted?
 
-    For each number n of presses: Spearman's rank correlation of −V with the exact number over pairs up to n presses
-    apart, and over n − 1 and n presses alone (0: the value does not tell them apart). Pairs are rows of the held-out
-    data with their lights set. Written to RUN/press_order.csv. Below: held-out loss and log likelihood of the high
-    policy, now and at their best, from train.csv.
+    For each number n of presses: Spearman's rank correlation of −V with the exact number over pairs (rows of held-out
+    data with their lights set) up to n presses apart, and over n − 1 and n alone (0: V does not tell them apart), into
+    RUN/press_order.csv. Below: held-out loss and log likelihood of the high policy, now and at their best.
 
-      cta presses order RUN RUN
-      cta presses order RUN --step all --pairs 1000
+      cta presses order RUN RUN --step all --pairs 1000
     """
 
     runs: RunFolders
@@ -85,18 +82,13 @@ class Order:
     """Pairs for each number of presses."""
     most: Count | None = None
     """The largest number of presses (default: what the hardest goal needs)."""
-    agent: OwnAgent = None
-    unverified: Unverified = False
 
     def __call__(self) -> None:
-        if not self.runs:
-            raise CtaError("name at least one run directory")
         from cta.evaluation.offline import press_order
-        from cta.experiment import Run
         from cta.experiment.candidates import candidates
 
         for folder in self.runs:
-            run = Run(str(folder), agent=self.agent, unverified=self.unverified)
+            run = self.open_run(folder)
             check_writable(run.path)
             name = run.config.dataset_name
             board_of(name)
@@ -116,32 +108,26 @@ class Order:
 def _print(rows: list[dict[str, Any]], path: Path) -> None:
     """The newest step, averaged over seeds; then held-out loss and log likelihood, which agents of one level lack."""
     last = max(row["step"] for row in rows)
-    found: dict[int, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        if row["step"] == last:
-            found[row["presses"]][row["measure"]].append(row)
-
-    def mean(mine: list[dict[str, Any]], column: str) -> str:
-        return "–" if mine[0][column] == "" else f"{fmean(row[column] for row in mine):.3f}"
-
-    measures = found[min(found)]
-    header = ["presses", *(f"{name}, {what}" for name in measures for what in ("up to n", "n−1 and n", "mean"))]
-    lines = [
-        [str(presses), *(mean(by[name], column) for name in measures for column in ("order", "step_order", "mean"))]
-        for presses, by in sorted(found.items())
-    ]
-    print_table([header, *lines], left=1, title=f"{rows[0]['agent']} on {rows[0]['dataset']}, step {last:,}")
+    newest = [row for row in rows if row["step"] == last]
+    shown = {"order": "up to n", "step_order": "n−1 and n", "mean": "mean"}
+    measures = [*dict.fromkeys(row["measure"] for row in newest)]
+    table = [["presses", *(f"{name}, {what}" for name in measures for what in shown.values())]]
+    for presses in sorted({row["presses"] for row in newest}):
+        table.append([str(presses)])
+        for name in measures:
+            mine = [row for row in newest if (row["presses"], row["measure"]) == (presses, name)]
+            means = [fmean(row[column] for row in mine) if mine[0][column] != "" else None for column in shown]
+            table[-1] += ["–" if mean is None else f"{mean:.3f}" for mean in means]
+    print_table(table, left=1, title=f"{rows[0]['agent']} on {rows[0]['dataset']}, step {last:,}")
     curves: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
-    for row in CsvLog(path / "train.csv").read() if (path / "train.csv").is_file() else ():
+    for row in CsvLog(path / "train.csv").read():
         for what, column in HELD_OUT.items():
             if row.get(column):
                 curves[row["seed"], what][int(row["step"])] = float(row[column])
     for (seed, what), curve in curves.items():
         best, now = (max if what == LIKELIHOOD else min)(curve, key=lambda step: curve[step]), max(curve)
-        print(
-            f"seed {seed}: held-out {what} of the high policy {curve[now]:.4g} at step {now:,}, "
-            f"best {curve[best]:.4g} at step {best:,}"
-        )
+        said = f"{curve[now]:.4g} at step {now:,}, best {curve[best]:.4g} at step {best:,}"
+        print(f"seed {seed}: held-out {what} of the high policy {said}")
     print(f"rows: {path / ORDERS}")
 
 

@@ -1,5 +1,3 @@
-"""cta report"""
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -14,15 +12,12 @@ from cta.validation import Natural
 
 @dataclass(frozen=True)
 class Command:
-    """Write one self-contained HTML page about runs. It begins with the question and the answer: how the agents did on
-    held-out pairs, where they were asked for them, and both playing the same pair. Then come learning curves, the
-    analogy map, tables (ours beside the paper's, each also as CSV), settings and versions.
+    """Write one HTML page about runs, under 15 MB, that opens without a network: held-out pairs and agents at them,
+    learning curves, the analogy map, tables (ours beside the paper's, each also as CSV), settings and versions.
 
-    It opens from disk, without a network, and stays under 15 MB. It shows what is there: `cta analogies RUN` adds the
-    map, `cta ooc evaluate RUN` the out-of-combination table, `cta evaluate RUN --videos 1` videos of OGBench's worlds
-    (the embedded worlds need none).
+    It shows what is there: `cta analogies RUN` adds the map, `cta ooc evaluate RUN` the out-of-combination table,
+    `cta evaluate RUN --videos 1` videos of OGBench's worlds.
 
-      cta report runs/desk-play-v0/*
       cta report runs/scene-play-v0/* --out pages/scene
     """
 
@@ -45,8 +40,7 @@ class Command:
         out = self.out or (self.runs[0] / "report" if len(self.runs) == 1 else Path("report"))
         check_writable(out)
         with Console(stderr=True, highlight=False, soft_wrap=True).status("reading") as status:
-            options = {"out": out, "episodes": self.rollouts, "results": self.results}
-            report = build(self.runs, **options, say=status.update)
+            report = build(self.runs, out=out, episodes=self.rollouts, results=self.results, say=status.update)
         for line in report.left_out:
             print(line)
         print(f"page: {report.path} ({report.size / 1e6:.1f} MB)")

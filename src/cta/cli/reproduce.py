@@ -1,5 +1,3 @@
-"""cta reproduce"""
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -14,22 +12,18 @@ from cta.grid.how import How
 class Command(How):
     """Carry out a plan: get the data, train every seed, score it, and write scores as they come.
 
-    The accelerator trains while the cores generate the next dataset and score checkpoints. Everything is kept in files:
-    a second start, after a signal, a crash or a spent budget, continues with the rest. All plans share what is finished
+    A second start, after a signal, a crash or a spent budget, continues with the rest. All plans share what is finished
     in WORK: another --out only publishes it, and more seeds, steps or episodes continue what is there. A cell that
     fails stops no other. With --budget only what should end in time is begun, with fewer seeds if all do not fit, never
-    fewer steps.
+    fewer steps; every checkpoint of a result is kept as weights for `cta evaluate` until it is scored.
 
       cta reproduce plans/paper-core.toml --out mine              all of it, in a results folder of your own
       cta reproduce plans/paper-all.toml --dry-run                cells, runs, hours, and on which rates
-      cta reproduce plans/paper-core.toml --budget 28m            in a slot; every checkpoint of a result is kept as
-                                                                  weights for `cta evaluate` until it is scored
-      cta reproduce plans/paper-core.toml --evaluate later --weights float16
+      cta reproduce plans/paper-core.toml --budget 28m --evaluate later --weights float16
       cta reproduce plans/paper-all.toml --engine ray --work /shared/work --out /shared/results  docs/cluster.md
       cta reproduce plans/paper-core.toml --agents cta --work runs/cta  one of two machines, or of two processes
 
-    exit codes: 0 done or budget spent, 1 a cell failed or could not be made, 2 wrong usage, 3 interrupted and
-                resumable, 4 done, but a seed diverged (NaN or inf)
+    exit codes: as `cta --help` says; 0 also if the budget is spent, 1 if a cell failed or could not be made
     """
 
     plan: Annotated[Positional[Path], arg(metavar="PLAN")]

@@ -1,5 +1,3 @@
-"""cta resume"""
-
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -12,14 +10,10 @@ from cta.cli.options import OpenedRun
 class Command(OpenedRun):
     """Continue a run that was stopped, killed or cut off, from its newest checkpoint (or from the beginning).
 
-    On a CPU the result is bit for bit that of a run that was never stopped. Rows logged after the checkpoint are
-    written again; evaluations that were not complete are done again. With --steps a run, also a finished one, is
-    trained further: the result is that of a run started with so many steps.
+    On a CPU the result is bit for bit that of a run that was never stopped, or with --steps, which trains a finished
+    run further, too, of one that was started with so many steps.
 
-      cta resume runs/desk-play-v0/cta-20260101-120000
       cta resume runs/desk-play-v0/cta-20260101-120000 --steps 20000
-
-    exit codes: 0 done, 1 error, 2 wrong usage, 3 interrupted and resumable, 4 done, but a seed diverged (NaN or inf)
     """
 
     steps: Annotated[int | None, arg(aliases=["--train-steps"])] = None
@@ -27,7 +21,7 @@ class Command(OpenedRun):
 
     def __call__(self) -> int:
         from cta import experiment
-        from cta.cli.summary import conclude
+        from cta.cli.train import conclude
 
         options = {"steps": self.steps, "agent": self.agent, "unverified": self.unverified}
         return conclude("resume", lambda: experiment.resume(self.run, **options))

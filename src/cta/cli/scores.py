@@ -1,5 +1,4 @@
-"""cta scores"""
-
+import itertools
 import os
 import sys
 from collections import defaultdict
@@ -7,15 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, pstdev
+from typing import TYPE_CHECKING
 
 from cta.cli.options import Markdown, RunFolders
 from cta.errors import CtaError
 from cta.io.csv_log import CsvLog
 from cta.io.json_files import read_json
 from cta.io.text_tables import print_table, print_text
-from cta.scores.protocol import TASKS
-from cta.scores.schema import DATA, read_scores
-from cta.scores.statistics import LAST_EVALUATIONS, missing_seeds, summarise, task_scores
+from cta.scores.paper import TASKS
+from cta.scores.schema import DATA, Score, read_scores
+from cta.scores.statistics import LAST_EVALUATIONS, missing_seeds, seed_scores, summarise, task_scores
+
+if TYPE_CHECKING:
+    from cta.experiment import Run
 
 HEADER = ("dataset", "agent", "step", "seeds", "episodes", *TASKS, "success, %")
 ORDERS = ("dataset", "agent", "step", "seeds", "episodes", "order by V", "order by φᵀψ")
@@ -26,10 +29,9 @@ CAPTION = "rank correlation of value and time along held-out trajectories, mean 
 class Command:
     """Compare runs: success per task and overall, mean ± standard deviation over seeds of the last three evaluations.
 
-    Lines stand in the order of the runs. Where dataset and agent do not tell runs apart, a column names the folders.
-    Runs on data without an environment are compared by how well their values order held-out trajectories.
+    Where dataset and agent do not tell runs apart, a column names the folders. Runs on data without an environment are
+    compared by how well their values order held-out trajectories.
 
-      cta scores runs/desk-play-v0/*
       cta scores runs/desk-play-v0/* --markdown > table.md
     """
 
@@ -37,10 +39,7 @@ class Command:
     markdown: Markdown = False
 
     def __call__(self) -> None:
-        if not self.runs:
-            raise CtaError("name at least one run directory")
-        files = {run: run / "offline.csv" for run in self.runs}
-        orders = {run: rows for run, file in files.items() if file.is_file() and (rows := CsvLog(file).read())}
+        orders = {run: rows for run in self.runs if (rows := CsvLog(run / "offline.csv").read())}
         if orders:
             print_orders([order_line(rows, str(run)) for run, rows in orders.items()], markdown=self.markdown)
         if scored := [run for run in self.runs if run not in orders]:
@@ -54,11 +53,8 @@ class Command:
 def short_names(runs: Sequence[Path]) -> list[str]:
     """The ends of the paths, with as many folders as it takes to tell different ones apart."""
     paths = [Path(os.path.abspath(run)) for run in runs]
-    for folders in range(1, max(len(path.parts) for path in paths)):
-        names = [str(Path(*path.parts[-folders:])) for path in paths]
-        if len(set(names)) == len(set(paths)):
-            return names
-    return list(map(str, paths))
+    ends = ([str(Path(*path.parts[-folders:])) for path in paths] for folders in itertools.count(1))
+    return next(names for names in ends if len(set(names)) == len(set(paths)))
 
 
 def _line(run: Path) -> tuple[str, ...]:
@@ -71,8 +67,7 @@ def _line(run: Path) -> tuple[str, ...]:
     last = max(row.step for row in rows)
     begun = read_json(run / "config.json").get("seeds") if (run / "config.json").is_file() else None
     seeds = [seed for seed in begun if isinstance(seed, int)] if isinstance(begun, list) else []
-    missing = missing_seeds(rows, seeds or {row.seed for row in rows})
-    if missing:
+    if missing := missing_seeds(rows, seeds or {row.seed for row in rows}):
         left_out = ", ".join(map(str, missing))
         print(f"{run}: not scored at step {last:,} and left out: seed {left_out}", file=sys.stderr)
     data, counted = rows[0].dataset + DATA[rows[0].condition], [row for row in rows if row.seed not in missing]
@@ -84,19 +79,14 @@ def _line(run: Path) -> tuple[str, ...]:
     return (*head, str(found.seeds), str(counted[0].episodes), *by_task, str(found))
 
 
-# Runs without rollouts: how well their values order held-out trajectories.
-
-
 def order_line(rows: Sequence[Mapping[str, str]], where: str) -> tuple[str, ...]:
-    """One run in short, from its offline.csv."""
+    """A run without rollouts in short, from its offline.csv: how well its values order held-out trajectories."""
     try:
-        step = max(int(row["step"]) for row in rows)
-        seeds = sorted({int(row["seed"]) for row in rows})
-        orders = [_mean_of_last(rows, column) for column in ("value_order", "dual_order")]
+        step, seeds = max(int(row["step"]) for row in rows), {int(row["seed"]) for row in rows}
         head = rows[0]["dataset"], rows[0]["agent"], f"{step:,}", str(len(seeds)), rows[-1]["episodes"]
+        return (*head, *(_mean_of_last(rows, column) for column in ("value_order", "dual_order")))
     except (KeyError, ValueError) as error:
         raise CtaError(f"{where}/offline.csv: a row cannot be read ({error}); correct or remove it") from None
-    return (*head, *orders)
 
 
 def _mean_of_last(rows: Sequence[Mapping[str, str]], column: str) -> str:
@@ -105,13 +95,36 @@ def _mean_of_last(rows: Sequence[Mapping[str, str]], column: str) -> str:
         if row[column]:
             curves[row["seed"]].append(float(row[column]))
     means = [fmean(curve[-LAST_EVALUATIONS:]) for curve in curves.values()]
-    if not means:
-        return "–"
-    return f"{fmean(means):.3f}" + (f" ± {pstdev(means):.3f}" if len(means) > 1 else "")
+    spread = f" ± {pstdev(means):.3f}" if len(means) > 1 else ""
+    return f"{fmean(means):.3f}{spread}" if means else "–"
 
 
 def print_orders(lines: Sequence[tuple[str, ...]], *, markdown: bool = False) -> None:
-    """`order_line`s as a table."""
     print_table([ORDERS, *lines], markdown=markdown)
     if not markdown:
         print_text(f"order: {CAPTION}")
+
+
+def print_scores(rows: Sequence[Score], run: "Run") -> None:
+    """Success per task at the newest step, averaged over seeds, and the last-three score per seed."""
+    if not rows:
+        print("no evaluation in this run")
+        return
+    last = max(row.step for row in rows)
+    newest = [row for row in rows if row.step == last]
+    seeds = seed_scores(newest)
+    table = [["task", *(f"seed {seed}" for seed in seeds), "mean"]]
+    for task, rates in {**task_scores(newest), "all": seeds}.items():
+        cells = [f"{rates[seed]:.{int(task == 'all')}f}" if seed in rates else "–" for seed in seeds]
+        table.append([task, *cells, f"{fmean(rates.values()):.1f}"])
+    title = f"{run.config.agent_name} on {run.config.dataset_name}, step {last:,}, success in %"
+    print_table(table, left=1, title=title)
+    missing = missing_seeds(rows, run.config.seeds)
+    for seed in missing:
+        print(f"seed {seed} is missing: {run.stopped().get(seed, f'not scored at step {last:,}')}")
+    if counted := [row for row in rows if row.seed not in missing]:
+        found, episodes = summarise(counted), newest[0].episodes
+        over = f"over {found.seeds} seeds" if found.seeds > 1 else "(one seed)"
+        count = min(LAST_EVALUATIONS, len({row.step for row in rows}))
+        means = f"mean over tasks and over the last {count} evaluation{'s' * (count > 1)}"
+        print(f"score {found} {over}: {means}, {episodes} episode{'s' * (episodes != 1)} per task")

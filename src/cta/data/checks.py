@@ -23,7 +23,6 @@ def as_numbers(values: Any, *, label: str, key: str, images: bool = False) -> np
 
 
 def as_terminals(values: Any, *, label: str, key: str = "terminals") -> np.ndarray:
-    """Booleans, from booleans or from zeros and ones."""
     array = _plain_array(values, label=label, key=key)
     if array.dtype == np.bool_:
         return array
@@ -50,9 +49,8 @@ def _plain_array(values: Any, *, label: str, key: str) -> np.ndarray:
 def check_shapes(observations: np.ndarray, actions: np.ndarray, terminals: np.ndarray, *, label: str) -> None:
     """The three arrays have the right number of axes, no empty axis and one length."""
     if observations.ndim not in (2, 4) or 0 in observations.shape[1:]:
-        raise CtaError(
-            f"{label}: observations have shape {observations.shape}; use (N, d) for vectors or (N, H, W, C) for images"
-        )
+        shapes = "(N, d) for vectors or (N, H, W, C) for images"
+        raise CtaError(f"{label}: observations have shape {observations.shape}; use {shapes}")
     if actions.ndim != 2 or actions.shape[1] == 0:
         raise CtaError(f"{label}: actions have shape {actions.shape}; expected (rows, action size)")
     if terminals.ndim != 1:
@@ -73,39 +71,35 @@ def check_lengths(lengths: Mapping[str, int], *, label: str) -> None:
         raise CtaError(f"{label}: {rows} rows are more than 32-bit indices can address; split the dataset")
 
 
-def check_episodes(terminals: np.ndarray, *, label: str) -> None:
-    """Every episode ends inside the data and has at least one transition."""
+def check_episodes(terminals: np.ndarray, *, label: str, least: int = 2) -> None:
+    """Every episode ends inside the data and has at least so many rows, one or two."""
     ends = np.flatnonzero(terminals)
     if ends.size == 0:
         raise CtaError(f"{label}: no terminals: mark the last row of every episode with True")
-    if ends[-1] != len(terminals) - 1:
+    if not terminals[-1]:
         raise CtaError(f"{label}: the last row ({len(terminals) - 1}) is not terminal: the last episode has no end")
-    lengths = np.diff(ends, prepend=-1)
-    short = np.flatnonzero(lengths == 1)
+    short = np.flatnonzero(np.diff(ends, prepend=-1) < least)
     if short.size:
         raise CtaError(f"{label}: episode {short[0]} has one row (row {ends[short[0]]}); an episode needs at least two")
 
 
 def check_finite(array: np.ndarray, *, key: str, label: str) -> None:
-    """No NaN and no infinity; says where the first one is."""
-    bad = _first(array, lambda block: ~np.isfinite(block)) if array.dtype.kind == "f" else None
-    if bad:
+    if array.dtype.kind == "f" and (bad := _first(array, lambda block: ~np.isfinite(block))):
         raise CtaError(f"{label}: {key} has {bad[0]} at {bad[1]}")
 
 
 def check_action_range(actions: np.ndarray, bounds: Bounds | None, *, label: str) -> None:
     """All actions lie between their bounds, or in [-1, 1]; says where the first one outside is."""
     bad = _first(actions, (lambda block: np.abs(block) > 1) if bounds is None else bounds.outside)
-    if bad and bounds is None:
-        raise CtaError(
-            f"{label}: actions must lie in [-1, 1], found {bad[0]:.6g} at {bad[1]}: state their bounds (action_low and "
-            "action_high in the data, or --action-bounds LOW HIGH), or rescale them"
-        )
-    if bad and bounds is not None:
-        low, high = (end[bad[2]] for end in bounds)
-        raise CtaError(
-            f"{label}: an action is {bad[0]:.6g} at {bad[1]}, outside its stated bounds [{low:.6g}, {high:.6g}]"
-        )
+    if bad is None:
+        return
+    value, place, column = bad
+    if bounds is None:
+        stated = "(action_low and action_high in the data, or --action-bounds LOW HIGH)"
+        found = f"actions must lie in [-1, 1], found {value:.6g} at {place}"
+        raise CtaError(f"{label}: {found}: state their bounds {stated}, or rescale them")
+    stated = f"[{bounds.low[column]:.6g}, {bounds.high[column]:.6g}]"
+    raise CtaError(f"{label}: an action is {value:.6g} at {place}, outside its stated bounds {stated}")
 
 
 def _first(array: np.ndarray, bad: Callable[[np.ndarray], np.ndarray]) -> tuple[Any, str, Any] | None:

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from cta.data import checks
-from cta.data.mapped import is_mapped, read_or_map
-from cta.data.npz import PROVENANCE_KEY, NpzReader, column, row_blocks, write_npz
+from cta.data.npz import PROVENANCE_KEY, NpzReader, column, is_mapped, read_or_map, row_blocks, write_npz
 from cta.errors import CtaError
 from cta.io.files import user_path
 from cta.units import Bounds, make_bounds
@@ -20,6 +19,7 @@ CORE_KEYS = ("observations", "actions", "terminals")
 MORE_KEYS = ("valids", "next_observations", "timeouts")
 BOUND_KEYS = ("action_low", "action_high")
 INFO_KEYS = ("qpos", "qvel", "button_states")
+ActionBounds = tuple[float, float] | None  # the lowest and the highest, the same for each action
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -54,15 +54,13 @@ class TrajectoryDataset:
             checks.check_finite(getattr(self, key), key=key, label=label)
         checks.check_action_range(self.actions, self.bounds, label=label)
         for key, values in self.info.items():
-            rows = len(values) if np.ndim(values) else 0
-            if rows != self.num_rows:
+            if (rows := len(values) if np.ndim(values) else 0) != self.num_rows:
                 raise CtaError(f"{label}: {key} has {rows} rows, observations have {self.num_rows}")
 
     def __repr__(self) -> str:
-        return (
-            f"TrajectoryDataset({self.name!r}: {self.num_episodes} episodes, {self.num_transitions} transitions, "
-            f"observations {self.observations.dtype}{self.observations.shape[1:]}, actions {self.action_dim})"
-        )
+        size = f"{self.num_episodes} episodes, {self.num_transitions} transitions"
+        seen = f"observations {self.observations.dtype}{self.observation_shape}"
+        return f"TrajectoryDataset({self.name!r}: {size}, {seen}, actions {self.action_dim})"
 
     @classmethod
     def from_arrays(
@@ -82,9 +80,8 @@ class TrajectoryDataset:
         """Build a dataset from your own arrays.
 
         Say where episodes end with `terminals` (True on each episode's last row) or with `episode_lengths` (rows each).
-        Without `next_observations` the rows are states, and an episode's last row has no next one. With
-        `next_observations` the rows are transitions (s_t, a_t, s_{t+1}): each episode then gets its final next
-        observation appended as a last row, with an action that leads nowhere.
+        The rows are states, and an episode's last row has no next one. With `next_observations` they are transitions
+        (s_t, a_t, s_{t+1}): each episode then gets its final next observation as a last row; its action leads nowhere.
         Actions lie between `action_low` and `action_high`, numbers or (A,) arrays, else in [-1, 1].
         """
         observed = checks.as_numbers(observations, label=name, key="observations", images=True)
@@ -96,55 +93,42 @@ class TrajectoryDataset:
                 raise CtaError(f"{name}: info arrays cannot be given with next_observations, whose last rows they lack")
             following = checks.as_numbers(next_observations, label=name, key="next_observations", images=True)
             last = np.zeros(1, np.float32) if bounds is None else bounds.middle
-            observed, acted, ends = _join_transitions(observed, acted, ends, following, last, label=name)
+            observed, acted, ends = _join_transitions(observed, acted, ends, following, last, name)
         return cls(observed, acted, ends, dict(info or {}), provenance, name, bounds)
 
     @classmethod
     def from_npz(
-        cls,
-        path: str | Path,
-        *,
-        info: bool = False,
-        name: str | None = None,
-        action_bounds: tuple[float, float] | None = None,
+        cls, path: str | Path, *, info: bool = False, name: str | None = None, action_bounds: ActionBounds = None
     ) -> "TrajectoryDataset":
         """Read an OGBench file; `info=True` also reads `qpos`, `qvel`, `button_states` and other per-row arrays.
 
         Bounds of the actions are `action_bounds`, the same for each, else the file's `action_low` and `action_high`.
-
         OGBench's in-memory forms saved to a file are understood too: the compact one (`valids`) and the regular one
         (`next_observations`). So are D4RL's `timeouts`: an episode ends where either array says so.
         """
         path = user_path(path)
         label = name or path.stem
         with NpzReader(path) as file:
-            missing = [key for key in CORE_KEYS if key not in file.keys]
-            if missing:
-                raise CtaError(
-                    f"{path}: missing {', '.join(missing)}; the file has {', '.join(file.keys) or 'no arrays'}"
-                )
+            if missing := [key for key in CORE_KEYS if key not in file.keys]:
+                there = ", ".join(file.keys) or "no arrays"
+                raise CtaError(f"{path}: missing {', '.join(missing)}; the file has {there}")
             shapes = {key: file.header(key)[0] for key in (*CORE_KEYS, *MORE_KEYS) if key in file.keys}
             checks.check_lengths({key: shape[0] for key, shape in shapes.items() if shape}, label=label)
             ends = _episode_ends(file, label=label)
             # Images may be larger than the memory: they are mapped, and fetched as training asks for them.
             images = file.header("observations")[1] == np.uint8
-            following = file["next_observations"] if "next_observations" in file.keys else None
-            low, high = action_bounds or (file[key] if key in file.keys else None for key in BOUND_KEYS)
-            return cls.from_arrays(
-                read_or_map(file, "observations") if images else file["observations"],
-                file["actions"],
-                ends,
-                next_observations=following,
-                action_low=low,
-                action_high=high,
-                name=label,
-                info=_info_arrays(file, rows=len(ends)) if info and following is None else {},
-                provenance=file.provenance(),
-            )
+            observations = read_or_map(file, "observations") if images else file["observations"]
+            more: dict[str, Any] = {key: file[key] for key in ("next_observations", *BOUND_KEYS) if key in file.keys}
+            if action_bounds is not None:
+                more |= zip(BOUND_KEYS, action_bounds, strict=True)
+            if info and "next_observations" not in more:
+                more["info"] = _info_arrays(file, rows=len(ends))
+            more["provenance"] = file.provenance()
+            return cls.from_arrays(observations, file["actions"], ends, name=label, **more)
 
     def to_npz(self, path: str | Path) -> None:
         """Write OGBench's file format (compressed), through a temporary file that is renamed into place."""
-        arrays = {"observations": self.observations, "actions": self.actions, "terminals": self.terminals, **self.info}
+        arrays = {key: getattr(self, key) for key in CORE_KEYS} | self.info
         if self.bounds is not None:
             arrays |= dict(zip(BOUND_KEYS, self.bounds, strict=True))
         write_npz(Path(path).expanduser(), {key: column(values) for key, values in arrays.items()}, self.provenance)
@@ -186,10 +170,7 @@ class TrajectoryDataset:
 
     @cached_property
     def goal_limits(self) -> np.ndarray:
-        """(N,) int32: for each row, the last row of its episode that has a next row, end(i).
-
-        The very last state of an episode is never a goal; it only occurs as a next observation.
-        """
+        """(N,) int32: end(i), the last row of a row's episode that has a next one: a last state is never a goal."""
         lengths = self.episode_ends - self.episode_starts + 1
         return np.repeat(self.episode_ends - np.int32(1), lengths)
 
@@ -206,11 +187,8 @@ class TrajectoryDataset:
         return digest.hexdigest()
 
     def check_like(self, other: "TrajectoryDataset") -> None:
-        """Complain in one line about data of another shape: training and validation data must agree."""
-        mine, theirs = (
-            f"{data.observations.dtype} observations of shape {data.observation_shape} and {data.action_dim} actions"
-            for data in (self, other)
-        )
+        words = "{0.observations.dtype} observations of shape {0.observation_shape} and {0.action_dim} actions"
+        mine, theirs = words.format(self), words.format(other)
         if mine != theirs:
             raise CtaError(f"{self.name} has {mine}, {other.name} has {theirs}: they do not belong together")
         if not np.array_equal(self.bounds or (), other.bounds or ()):
@@ -218,21 +196,15 @@ class TrajectoryDataset:
 
     def take(self, wanted: np.ndarray, terminals: np.ndarray | None = None) -> "TrajectoryDataset":
         """The rows of a mask or an index, of every array, in memory; `terminals` says which of them end an episode."""
-        return replace(
-            self,
-            observations=np.ascontiguousarray(self.observations[wanted]),
-            actions=np.ascontiguousarray(self.actions[wanted]),
-            terminals=self.terminals[wanted] if terminals is None else terminals,
-            info={key: values[wanted] for key, values in self.info.items()},
-        )
+        observations, actions = (np.ascontiguousarray(rows[wanted]) for rows in (self.observations, self.actions))
+        ends = self.terminals[wanted] if terminals is None else terminals
+        info = {key: values[wanted] for key, values in self.info.items()}
+        return replace(self, observations=observations, actions=actions, terminals=ends, info=info)
 
 
 def hold_out(dataset: TrajectoryDataset, fraction: float) -> tuple[TrajectoryDataset, TrajectoryDataset | None]:
-    """(what is left, the held-out episodes): `fraction` of the episodes, drawn at random, at least one.
-
-    Which ones depends on how many there are, and on nothing else. Nothing is held out of a single episode, and nothing
-    of observations that stay in a mapped file: taking rows out of those would read all of it into memory.
-    """
+    """(what is left, the held-out episodes): `fraction` of the episodes, at least one, drawn by their number alone."""
+    # Taking rows would read all of a mapped file into memory.
     if fraction <= 0 or dataset.num_episodes < 2 or is_mapped(dataset.observations):
         return dataset, None
     count = min(max(1, int(fraction * dataset.num_episodes)), dataset.num_episodes - 1)
@@ -269,36 +241,24 @@ def _terminals(terminals: Any, lengths: Sequence[int] | np.ndarray | None, *, ro
 
 
 def _join_transitions(
-    observations: np.ndarray,
-    actions: np.ndarray,
-    terminals: np.ndarray,
-    following: np.ndarray,
-    last: np.ndarray,
-    *,
-    label: str,
+    observations: np.ndarray, actions: np.ndarray, ends: np.ndarray, following: np.ndarray, last: np.ndarray, label: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows of states from rows of transitions: one more row per episode, of its final next observation and `last`."""
-    checks.check_shapes(observations, actions, terminals, label=label)
+    checks.check_shapes(observations, actions, ends, label=label)
     if following.shape != observations.shape or following.dtype != observations.dtype:
-        raise CtaError(
-            f"{label}: next_observations are {following.dtype}{following.shape}, "
-            f"observations {observations.dtype}{observations.shape}"
-        )
-    if not terminals[-1]:
-        raise CtaError(f"{label}: the last row ({len(terminals) - 1}) is not terminal: the last episode has no end")
-    inner = np.flatnonzero(~terminals)
+        kinds = (f"{array.dtype}{array.shape}" for array in (following, observations))
+        raise CtaError(f"{label}: next_observations are {', observations '.join(kinds)}")
+    checks.check_episodes(ends, label=label, least=1)
+    inner = np.flatnonzero(~ends)
     for start, block in row_blocks(inner):
         same = (following[block] == observations[block + 1]).reshape(len(block), -1).all(axis=1)
         if not same.all():
             row = inner[start + int(np.argmin(same))]
-            raise CtaError(
-                f"{label}: next_observations of row {row} differ from observations of row {row + 1} of the same "
-                "episode: mark the end of an episode there"
-            )
-    ends = np.flatnonzero(terminals)
-    joined = np.insert(observations, ends + 1, following[ends], axis=0)
-    padded = np.insert(actions, ends + 1, last, axis=0)
-    return joined, padded, np.insert(np.zeros(len(terminals), bool), ends + 1, True)
+            both = f"next_observations of row {row} differ from observations of row {row + 1}"
+            raise CtaError(f"{label}: {both} of the same episode: mark the end of an episode there")
+    new = np.flatnonzero(ends) + 1
+    joined = np.insert(observations, new, following[ends], axis=0)
+    return joined, np.insert(actions, new, last, axis=0), np.insert(np.zeros(len(ends), bool), new, True)
 
 
 def _info_arrays(file: NpzReader, *, rows: int) -> dict[str, np.ndarray]:
@@ -316,8 +276,7 @@ def count_transitions(path: Path) -> int | None:
     try:
         with NpzReader(path) as file:
             ends = _episode_ends(file, label=path.stem)
-            if "next_observations" in file.keys:  # there every row is a transition
-                return ends.size
+            # With next observations every row is a transition.
+            return ends.size if "next_observations" in file.keys else int(np.count_nonzero(~ends))
     except CtaError:
         return None
-    return int(np.count_nonzero(~ends))

@@ -14,7 +14,7 @@ from typing import Any
 from cta.data.npz import NpzReader
 from cta.data.progress import human, progress
 from cta.errors import CtaError
-from cta.io.file_lock import file_lock
+from cta.io.files import file_lock
 from cta.io.json_files import read_json, write_json
 
 PUBLISHED = "https://rail.eecs.berkeley.edu/datasets/ogbench"
@@ -40,7 +40,6 @@ def record_path(path: Path) -> Path:
 
 
 def read_record(path: Path) -> dict[str, Any] | None:
-    """The record of a downloaded file, if there is one."""
     try:
         return read_json(record_path(path))
     except CtaError:
@@ -53,10 +52,7 @@ def sha256_of(path: Path) -> str:
 
 
 def download(name: str, folder: Path, *, extra_mirrors: Sequence[str] = (), advice: str = "") -> list[Path]:
-    """Fetch NAME-val.npz and NAME.npz into `folder`; files that are there stay. Returns both paths, training first.
-
-    `advice` ends the line that says that no mirror has it. A second process waits and finds what the first has fetched.
-    """
+    """NAME.npz and NAME-val.npz in `folder`, fetched unless they are there. `advice` ends the line about a failure."""
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise CtaError(f"'{name}' is not the name of a dataset such as scene-play-v0")
     paths = [folder / f"{name}.npz", folder / f"{name}-val.npz"]
@@ -99,12 +95,6 @@ def _tag_file(partial: Path) -> Path:
     return partial.with_name(f"{partial.name}.tag")
 
 
-def _tag(partial: Path) -> str:
-    """What that file says; nothing if it is not there, or is nothing that a server could have said."""
-    found = _tag_file(partial).read_bytes() if _tag_file(partial).is_file() else b""
-    return found.decode() if re.fullmatch(rb"[ -~]{1,200}", found) else ""
-
-
 def _discard(partial: Path) -> None:
     for file in (partial, _tag_file(partial)):
         file.unlink(missing_ok=True)
@@ -113,7 +103,8 @@ def _discard(partial: Path) -> None:
 def _transfer(url: str, partial: Path) -> None:
     """Bring `partial` to its full length, from where an earlier transfer of the same version stopped."""
     have = _size(partial)
-    tag = _tag(partial) if have else ""
+    found = _tag_file(partial).read_bytes() if have and _tag_file(partial).is_file() else b""
+    tag = found.decode() if re.fullmatch(rb"[ -~]{1,200}", found) else ""  # what a server could have said
     headers = {"User-Agent": "cta"} | ({"Range": f"bytes={have}-", "If-Range": tag} if tag else {})
     try:
         response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT_SECONDS)
@@ -139,7 +130,6 @@ def _transfer(url: str, partial: Path) -> None:
 
 
 def _copy(response: Any, partial: Path, *, have: int) -> None:
-    """Append what comes to `partial`, after noting of which version it is."""
     etag = response.headers.get("ETag", "")
     tag = response.headers.get("Last-Modified") if etag.startswith("W/") or not etag else etag
     if tag and not have:
@@ -169,7 +159,6 @@ def _read(response: Any) -> bytes:
 
 
 def _accept(partial: Path, path: Path, url: str) -> None:
-    """Check what came, write its record, and give it its name."""
     known, found = (read_record(path) or {}).get("sha256"), sha256_of(partial)
     try:
         with NpzReader(partial) as file:
@@ -177,8 +166,8 @@ def _accept(partial: Path, path: Path, url: str) -> None:
             if "observations" not in file.keys:
                 raise CtaError(f"{partial} is an npz file, but not a dataset")
         if known not in (None, found):
-            record = record_path(path).name
-            raise CtaError(f"SHA-256 {found}, but {record} says {known}; delete that record to accept it")
+            told = f"{record_path(path).name} says {known}; delete that record to accept it"
+            raise CtaError(f"SHA-256 {found}, but {told}")
     except CtaError as error:
         _discard(partial)
         raise _Failed(str(error).replace(str(partial), path.name)) from None

@@ -1,27 +1,36 @@
-"""Reading and writing OGBench's npz files: never unpickled, never half written, never a second copy in memory."""
+"""Reading and writing OGBench's npz files: never unpickled, never half written, never a second copy in memory.
 
+Large arrays are memory maps: in place where they are stored as they are, else unpacked once.
+"""
+
+import glob
 import json
+import math
+import os
+import shutil
+import struct
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from cta.data.progress import human, progress
 from cta.errors import CtaError
-from cta.io.files import sync_folder, writing
-from cta.io.json_files import parse_json
-from cta.io.shapes import known_maker
+from cta.io.files import cache_folder, check_writable, sync_folder, writing
+from cta.io.json_files import known_maker, parse_json
 
 PROVENANCE_KEY = "provenance"
 CHUNK_BYTES = 1 << 24
+LOCAL_HEADER = struct.Struct("<26xHH")  # of a zip member, as far as it is fixed: lengths of name and extra field
+SPARE_BYTES = 1 << 26  # room that unpacking leaves on a disk
+MEMORY_BYTES = 1 << 30
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """An array that is written piece by piece: `pieces` yields blocks of rows that add up to `shape`."""
 
     dtype: np.dtype
@@ -37,37 +46,29 @@ def row_blocks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def column(array: np.ndarray) -> Column:
-    """An array in memory as a `Column`."""
     return Column(array.dtype, array.shape, (block for _, block in row_blocks(array)))
 
 
 def write_npz(path: Path, columns: Mapping[str, Column], provenance: Mapping[str, Any] | None) -> None:
-    """Write a compressed npz to a temporary file beside `path`, flush it to disk, and rename it into place.
-
-    The bytes depend on the arrays and the provenance only: a zip entry written here carries no clock.
-    """
-    with writing(Path(path)) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+    """Write all of a compressed npz or nothing; its bytes depend on the arrays and the provenance only, on no clock."""
+    if provenance is not None:
+        text = np.array(json.dumps(provenance, sort_keys=True))
+        columns = {**columns, PROVENANCE_KEY: Column(text.dtype, (), [text])}
+    with writing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for key, values in columns.items():
-            _write_entry(archive, key, values)
-        if provenance is not None:
-            text = np.array(json.dumps(provenance, sort_keys=True))
-            _write_entry(archive, PROVENANCE_KEY, Column(text.dtype, (), [text]))
+            written, kind = 0, np.lib.format.dtype_to_descr(values.dtype)
+            with archive.open(f"{key}.npy", "w", force_zip64=True) as entry:
+                header: Any = {"descr": kind, "fortran_order": False, "shape": values.shape}
+                np.lib.format.write_array_header_1_0(entry, header)
+                for piece in values.pieces:
+                    written += entry.write(piece.astype(values.dtype, casting="no", copy=False).tobytes())
+            if written != math.prod(values.shape) * values.dtype.itemsize:
+                raise CtaError(f"internal: {written} bytes written for {key} of shape {values.shape}")
     with suppress(OSError):  # a rename survives a power cut once its folder is on the disk, where the file system can
-        sync_folder(Path(path).parent)
+        sync_folder(path.parent)
 
 
-def _write_entry(archive: zipfile.ZipFile, key: str, values: Column) -> None:
-    written = 0
-    with archive.open(f"{key}.npy", "w", force_zip64=True) as entry:
-        header = {"descr": np.lib.format.dtype_to_descr(values.dtype), "fortran_order": False, "shape": values.shape}
-        np.lib.format.write_array_header_1_0(entry, header)  # pyright: ignore[reportArgumentType]
-        for piece in values.pieces:
-            written += entry.write(piece.astype(values.dtype, casting="no", copy=False).tobytes())
-    if written != int(np.prod(values.shape, dtype=np.int64)) * values.dtype.itemsize:
-        raise CtaError(f"internal: {written} bytes written for {key} of shape {values.shape}")
-
-
-class NpzReader:
+class NpzReader(AbstractContextManager["NpzReader"]):
     """Lazy access to the arrays of an npz file, with every kind of damage reported in one line."""
 
     def __init__(self, path: Path) -> None:
@@ -84,14 +85,10 @@ class NpzReader:
             raise CtaError(f"{path} is not an npz file, or is truncated: generate or download it again") from None
         self.keys = [name[:-4] for name in self.archive.namelist() if name.endswith(".npy")]
 
-    def __enter__(self) -> "NpzReader":
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.archive.close()
 
     def header(self, key: str) -> tuple[tuple[int, ...], np.dtype]:
-        """Shape and dtype of an array, without reading its values."""
         shape, _, dtype = self._read(key, read_header)
         return shape, dtype
 
@@ -105,7 +102,6 @@ class NpzReader:
         return self._read(key, reader)
 
     def check(self) -> None:
-        """Read all of the archive and compare the checksums in it."""
         with reading(str(self.path)):
             damaged = self.archive.testzip()
         if damaged is not None:
@@ -116,7 +112,6 @@ class NpzReader:
             return reader(entry)
 
     def provenance(self) -> dict[str, Any] | None:
-        """The record of how the file was made, if it carries one."""
         if PROVENANCE_KEY not in self.keys:
             return None
         array = self[PROVENANCE_KEY]
@@ -145,3 +140,68 @@ def reading(what: str) -> Iterator[None]:
     except Exception as error:
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise CtaError(f"{what}: cannot be read ({reason}): the file is damaged") from None
+
+
+def read_or_map(file: NpzReader, key: str, *, limit: int = MEMORY_BYTES) -> np.ndarray:
+    """An array of an npz file: in memory up to `limit` bytes, beyond that as a memory map."""
+    shape, dtype = file.header(key)
+    large = math.prod(shape) * dtype.itemsize > limit
+    return map_array(file.path, key) if large else file[key]
+
+
+def map_array(path: str | Path, key: str) -> np.ndarray:
+    """A read-only memory map of an array: where it lies, or of a copy unpacked once beside the file or in the cache."""
+    with NpzReader(Path(path).expanduser()) as file:
+        return file.read_plain(key, lambda entry: _map_member(file, entry))
+
+
+def _map_member(file: NpzReader, entry: IO[bytes]) -> np.ndarray:
+    member = file.archive.getinfo(entry.name)
+    stored = member.compress_type == zipfile.ZIP_STORED
+    place = file.path if stored else _unpacked(entry, file.path, member)
+    with place.open("rb") as there:
+        if stored:  # behind the member's own header
+            there.seek(member.header_offset)
+            there.seek(sum(LOCAL_HEADER.unpack(there.read(LOCAL_HEADER.size))), os.SEEK_CUR)
+        shape, fortran, dtype = read_header(there)
+        return np.memmap(place, dtype, "r", there.tell(), shape, "F" if fortran else "C")
+
+
+def is_mapped(array: np.ndarray) -> bool:
+    """Whether the values lie in a mapped file; NumPy may show them as a plain array, whose base they then are."""
+    owner: Any = array
+    while owner is not None and not isinstance(owner, np.memmap):
+        owner = getattr(owner, "base", None)
+    return owner is not None
+
+
+def _unpacked(entry: IO[bytes], path: Path, member: zipfile.ZipInfo) -> Path:
+    """A copy of a compressed member; by the checksum in its name it is known as that of the same values."""
+    folders, size = (path.parent, cache_folder()), member.file_size
+    stem = f"{path.stem}.{member.filename.removesuffix('.npy')}"
+    name = f"{stem}-{member.CRC:08x}.npy"
+    for folder in folders:
+        made = folder / name
+        if made.is_file() and made.stat().st_size == size and os.access(made, os.R_OK):
+            return made
+    reasons = []
+    for folder in folders:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            check_writable(folder)
+            free = shutil.disk_usage(folder).free
+            if free >= size + SPARE_BYTES:
+                break
+            reasons.append(f"{folder} has {human(free)}B free")
+        except (OSError, CtaError) as error:
+            reasons.append(str(error))
+    else:
+        needs = f"{path} must be unpacked to be streamed, which takes {human(size)}B of disk"
+        raise CtaError(f"{needs} ({'; '.join(reasons)}): free some, or point XDG_CACHE_HOME at a larger disk")
+    for old in folder.glob(f"{glob.escape(stem)}-????????.npy"):  # of an earlier file of this name
+        old.unlink(missing_ok=True)
+    with writing(folder / name) as out, progress(f"unpacking {path.name}", total=size, unit="B") as advance:
+        while chunk := entry.read(CHUNK_BYTES):  # which verifies the zip's checksum on the way
+            out.write(chunk)
+            advance(len(chunk))
+    return folder / name

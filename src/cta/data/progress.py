@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 LINE_SECONDS = 15.0
-Advance = Callable[[int], None]
-"""Called with how much more of the total is done."""
+Advance = Callable[[int], None]  # called with how much more of the total is done
 
 
 def human(amount: float) -> str:
@@ -37,11 +36,8 @@ def progress(label: str, *, total: int | None, unit: str, done: int = 0) -> Iter
         bar.update(task, completed=now, rate=f"{human(rate)} {unit}/s")
         if not console.is_terminal and time.monotonic() - spoke >= LINE_SECONDS:
             spoke = time.monotonic()
-            left = (
-                f" of {human(total)} ({now / total:.0%}), {(total - now) / max(1e-9, rate) / 60:.1f} min left"
-                if total
-                else ""
-            )
+            minutes = (total - now) / max(1e-9, rate) / 60 if total else 0
+            left = f" of {human(total)} ({now / total:.0%}), {minutes:.1f} min left" if total else ""
             print(f"{label}: {human(now)}{left}, {human(rate)} {unit}/s", file=sys.stderr, flush=True)
 
     with bar if console.is_terminal else nullcontext():

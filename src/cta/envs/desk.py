@@ -3,10 +3,7 @@
 A gripper moves over the unit square. Closed on the handle of an unlocked part it drags the part along its rail; closing
 on a button toggles bits, and bits lock and unlock parts. It is the smallest world in which a task changes one thing
 while a context (the other parts, the locks) may stay as it is, and in which a locked part forces a detour.
-
-A `DeskWorld` is an immutable, hashable description (a static argument to `jit`), a `DeskState` is a pytree of arrays,
-and everything that happens is a pure function of the two. Nothing here draws, records or evaluates: see `desk_play`,
-`desk_vector` and `desk_draw`.
+Everything is a pure function of a hashable `DeskWorld` (a static argument to `jit`) and a `DeskState` of arrays.
 """
 
 from dataclasses import dataclass, replace
@@ -21,27 +18,20 @@ from cta.envs.lights import board
 from cta.envs.names import DESK_DATASETS, LIGHTS_SIZES, lights_patterns
 from cta.errors import CtaError
 
-SPEED = 0.2
-"""v: how far the gripper moves in one step at full action."""
-CATCH = 0.1
-"""ρ: a handle or button is in reach when both coordinates differ by less than this."""
-TRAVEL = 0.4
-"""l: the length of a rail."""
-CLOSED = 0.6
-"""The grip above which the gripper counts as closed."""
-TOLERANCE = 0.15
-"""A part is where the goal wants it when it is off by less than this share of its rail."""
+SPEED = 0.2  # v: how far the gripper moves in one step at full action
+CATCH = 0.1  # ρ: a handle or button is in reach when both coordinates differ by less than this
+TRAVEL = 0.4  # l: the length of a rail
+CLOSED = 0.6  # the grip above which the gripper counts as closed
+TOLERANCE = 0.15  # a part is where the goal wants it when it is off by less than this share of its rail
 EPISODE_LIMIT = 80
-BOARD_LIMITS = {9: EPISODE_LIMIT, 20: 150, 24: 240}
-"""Steps of an episode on boards of up to so many lights; a press takes about 6."""
-TASKS_3X3 = {
+BOARD_LIMITS = {9: EPISODE_LIMIT, 20: 150, 24: 240}  # on boards of up to so many lights; a press takes about 6 steps
+TASKS_3X3 = {  # from all lights off to what is lit after these presses; other boards' tasks are drawn by their presses
     "task1_centre": (4,),
     "task2_two_corners": (0, 8),
     "task3_three_edges": (1, 3, 7),
     "task4_four_corners": (0, 2, 6, 8),
     "task5_four_edges": (1, 3, 5, 7),
 }
-"""From all lights off to what is lit after these presses. Tasks of other boards are drawn by their presses."""
 ACTION_DIM = 3
 
 Array = jax.Array | np.ndarray
@@ -84,15 +74,12 @@ class DeskWorld:
     parts: tuple[Part, ...]
     buttons: tuple[Button, ...]
     tasks: tuple[DeskTask, ...]
-    reach: float = CATCH
-    """Of its buttons: smaller where they stand closer, so that one press never is two."""
+    reach: float = CATCH  # of its buttons: smaller where they stand closer, so that one press never is two
     episode_limit: int = EPISODE_LIMIT
-    pixels: bool = False
-    """Its observations are images (`desk_pixels`)."""
+    pixels: bool = False  # whether its observations are images (`desk_vector`)
 
     @property
     def dataset_name(self) -> str:
-        """The name of its play data, in OGBench's scheme."""
         return f"{self.name}-play-v0"
 
     @property
@@ -186,15 +173,9 @@ def _held(world: DeskWorld, state: DeskState, closed: Array) -> Array:
 @jax.jit
 def observe(state: DeskState) -> Array:
     """The observation [4(x − ½), 2·grip − 1, 1.5(2q − 1), 2c − 1], float32, (..., 3 + m + n)."""
-    return jnp.concatenate(
-        [
-            4.0 * (state.gripper - 0.5),
-            2.0 * state.grip[..., None] - 1.0,
-            1.5 * (2.0 * state.parts - 1.0),
-            2.0 * state.bits.astype(jnp.float32) - 1.0,
-        ],
-        axis=-1,
-    )
+    gripper, grip = 4.0 * (state.gripper - 0.5), 2.0 * state.grip[..., None] - 1.0
+    parts, bits = 1.5 * (2.0 * state.parts - 1.0), 2.0 * state.bits.astype(jnp.float32) - 1.0
+    return jnp.concatenate([gripper, grip, parts, bits], axis=-1)
 
 
 def decode(world: DeskWorld, observations: np.ndarray) -> DeskState:
@@ -203,8 +184,7 @@ def decode(world: DeskWorld, observations: np.ndarray) -> DeskState:
     if observations.shape[-1:] != (world.observation_dim,):
         expected, got = world.observation_dim, observations.shape
         raise CtaError(f"an observation of the {world.name} world has {expected} numbers, not shape {got}")
-    m = len(world.parts)
-    gripper, grip, parts, bits = np.split(observations, [2, 3, 3 + m], axis=-1)
+    gripper, grip, parts, bits = np.split(observations, [2, 3, 3 + len(world.parts)], axis=-1)
     return DeskState(gripper / 4 + 0.5, (grip[..., 0] + 1) / 2, (parts / 1.5 + 1) / 2, (bits > 0).astype(np.int32))
 
 
@@ -214,23 +194,22 @@ def success(state: DeskState, goal: DeskState) -> Array:
     return near & jnp.all(state.bits == goal.bits, axis=-1)
 
 
-def _desk() -> DeskWorld:
-    return DeskWorld(
-        name="desk",
-        parts=(
-            Part("drawer", (0.15, 0.2), (0.0, 1.0), locks=(0,)),
-            Part("window", (0.2, 0.85), (1.0, 0.0), locks=(1,)),
-            Part("tray", (0.45, 0.4), (1.0, 0.0)),
-        ),
-        buttons=(Button((0.8, 0.1), (0,)), Button((0.85, 0.75), (1,))),
-        tasks=(
-            DeskTask("task1_tray", (0, 0, 0), (1, 1), (0, 0, 1), (1, 1)),
-            DeskTask("task2_unlock_drawer", (0, 1, 0), (0, 1), (1, 1, 0), (1, 1)),
-            DeskTask("task3_drawer_and_tray", (0, 0, 0), (1, 0), (1, 0, 1), (1, 0)),
-            DeskTask("task4_unlock_and_swap", (0, 0, 1), (0, 0), (1, 1, 0), (1, 1)),
-            DeskTask("task5_shut_and_lock", (1, 1, 1), (1, 1), (0, 0, 0), (0, 0)),
-        ),
-    )
+DESK = DeskWorld(
+    name="desk",
+    parts=(
+        Part("drawer", (0.15, 0.2), (0.0, 1.0), locks=(0,)),
+        Part("window", (0.2, 0.85), (1.0, 0.0), locks=(1,)),
+        Part("tray", (0.45, 0.4), (1.0, 0.0)),
+    ),
+    buttons=(Button((0.8, 0.1), (0,)), Button((0.85, 0.75), (1,))),
+    tasks=(
+        DeskTask("task1_tray", (0, 0, 0), (1, 1), (0, 0, 1), (1, 1)),
+        DeskTask("task2_unlock_drawer", (0, 1, 0), (0, 1), (1, 1, 0), (1, 1)),
+        DeskTask("task3_drawer_and_tray", (0, 0, 0), (1, 0), (1, 0, 1), (1, 0)),
+        DeskTask("task4_unlock_and_swap", (0, 0, 1), (0, 0), (1, 1, 0), (1, 1)),
+        DeskTask("task5_shut_and_lock", (1, 1, 1), (1, 1), (0, 0, 0), (0, 0)),
+    ),
+)
 
 
 def _lights(rows: int, columns: int) -> DeskWorld:
@@ -244,14 +223,9 @@ def _lights(rows: int, columns: int) -> DeskWorld:
         lit = {name: here.lit_by(presses) for name, presses in TASKS_3X3.items()}
     else:
         lit = {f"task{i}_{n}_press{'es' * (n > 1)}": lights for i, (n, lights) in enumerate(here.tasks(), 1)}
-    return DeskWorld(
-        name=f"lights-{rows}x{columns}",
-        parts=(),
-        buttons=buttons,
-        tasks=tuple(DeskTask(name, (), off, (), lights) for name, lights in lit.items()),
-        reach=min(CATCH, 0.5 / max(rows, columns)),
-        episode_limit=next(limit for lights, limit in BOARD_LIMITS.items() if here.lights <= lights),
-    )
+    tasks = tuple(DeskTask(name, (), off, (), lights) for name, lights in lit.items())
+    limit = next(limit for lights, limit in BOARD_LIMITS.items() if here.lights <= lights)
+    return DeskWorld(f"lights-{rows}x{columns}", (), buttons, tasks, min(CATCH, 0.5 / max(rows, columns)), limit)
 
 
 def host_device() -> Any:
@@ -262,11 +236,11 @@ def host_device() -> Any:
         return jax.local_devices()[0]
 
 
-STATES = [_desk(), *(_lights(*size) for size in LIGHTS_SIZES)]
+STATES = [DESK, *(_lights(*size) for size in LIGHTS_SIZES)]
 VISUAL = [replace(world, name=f"visual-{world.name}", pixels=True) for world in STATES]
 WORLDS = {world.name: world for world in (*STATES, *VISUAL) if world.dataset_name in DESK_DATASETS}
 
 
 def find_world(name: str) -> DeskWorld | None:
     """The embedded world with this name or with play data of this name (`desk` or `desk-play-v0`), else None."""
-    return next((world for world in WORLDS.values() if name in (world.name, world.dataset_name)), None)
+    return WORLDS.get(name.removesuffix("-play-v0"))

@@ -17,9 +17,8 @@ INK, RAIL, WOOD, SHUT, LIT, DARK = "#2f3640", "#c9c2b4", "#faf7f0", "#c0392b", "
 def draw(ax: "Axes", world: DeskWorld, shown: np.ndarray | DeskState, *, title: str = "", labels: bool = True) -> None:
     """Draw one state (or its observation) into `ax`; leave the words out with `labels=False` where it is small.
 
-    A part is a coloured block on its rail; a locked one is hollow behind a red bar. A lock button has the colour of its
-    part and is filled while the part is unlocked; a light is yellow while it is on. The gripper's jaws show how far it
-    is closed, and its middle is dark while it is.
+    A locked part is hollow behind a red bar. A lock button has the colour of its part and is filled while the part is
+    unlocked; a light is yellow while it is on. The gripper's jaws show how far it is closed; its middle is dark then.
     """
     state = shown if isinstance(shown, DeskState) else decode(world, shown)
     ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal", xticks=[], yticks=[], facecolor=WOOD)

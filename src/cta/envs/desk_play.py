@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,32 +11,15 @@ import numpy as np
 from cta.data import TrajectoryDataset
 from cta.data.npz import Column, column
 from cta.data.progress import Advance, progress
-from cta.envs.desk import (
-    ACTION_DIM,
-    CLOSED,
-    SPEED,
-    TRAVEL,
-    Array,
-    DeskState,
-    DeskWorld,
-    distance,
-    find_world,
-    handles,
-    host_device,
-    step,
-    unlocked,
-)
-from cta.envs.desk_pixels import SIDE, see_all, see_blocks
+from cta.envs import desk
+from cta.envs.desk import SPEED, TRAVEL, Array, DeskState, DeskWorld, handles, host_device
+from cta.envs.desk_vector import SIDE, see_all, see_blocks
 from cta.errors import CtaError
 
-NEAR = 0.06
-"""The oracle acts on an anchor, and a part has arrived, when it is off by less than this."""
-OPEN = 0.3
-"""Released: the grip below which the oracle draws the next subtask."""
-TOGETHER = 2048
-"""Episodes played at once."""
-NOISE = np.array([0.3, 0.3, 0.15], np.float32)
-"""Standard deviation of the action noise (dx, dy, dgrip), halved near the anchor."""
+NEAR = 0.06  # the oracle acts on an anchor, and a part has arrived, when it is off by less than this
+OPEN = 0.3  # released: the grip below which the oracle draws the next subtask
+TOGETHER = 2048  # episodes played at once
+NOISE = np.array([0.3, 0.3, 0.15], np.float32)  # standard deviation of (dx, dy, dgrip), halved near the anchor
 
 
 class Subtask(NamedTuple):
@@ -49,7 +32,7 @@ class Subtask(NamedTuple):
 
 def draw_subtask(world: DeskWorld, state: DeskState, lots: Array) -> Subtask:
     """Uniform among unlocked parts (move to the other side) and buttons (press): the highest of the lots (m + n,)."""
-    possible = jnp.concatenate([unlocked(world, state.bits), jnp.ones(len(world.buttons), bool)])
+    possible = jnp.concatenate([desk.unlocked(world, state.bits), jnp.ones(len(world.buttons), bool)])
     index = jnp.argmax(jnp.where(possible, lots, -1.0)).astype(jnp.int32)
     other_side = _part_of(world, (state.parts < 0.5).astype(jnp.float32), index)
     return Subtask(index, other_side, jnp.zeros((), bool))
@@ -69,8 +52,8 @@ def oracle_action(world: DeskWorld, state: DeskState, subtask: Subtask) -> tuple
     """
     anchor = jnp.concatenate([handles(world, state.parts), jnp.asarray(world.places)])[subtask.which]
     offset = anchor - state.gripper
-    near = distance(state.gripper, anchor) < NEAR
-    closed = state.grip > CLOSED
+    near = desk.distance(state.gripper, anchor) < NEAR
+    closed = state.grip > desk.CLOSED
     missing = _part_of(world, subtask.target - state.parts, subtask.which)
     pull = _part_of(world, jnp.asarray(world.directions), subtask.which) * jnp.clip(missing * TRAVEL / SPEED, -1, 1)
 
@@ -81,9 +64,8 @@ def oracle_action(world: DeskWorld, state: DeskState, subtask: Subtask) -> tuple
 
 def _advance(world: DeskWorld, before: DeskState, after: DeskState, subtask: Subtask, lots: Array) -> Subtask:
     """The subtask of the next step: the same, letting go once it is done, or a new one once let go."""
-    m = len(world.parts)
     missing = _part_of(world, jnp.abs(after.parts - subtask.target), subtask.which)
-    arrived = (subtask.which < m) & (missing < NEAR)
+    arrived = (subtask.which < len(world.parts)) & (missing < NEAR)
     done = arrived | jnp.any(after.bits != before.bits)
     kept = subtask._replace(releasing=subtask.releasing | done)
     again = kept.releasing & (after.grip < OPEN)
@@ -104,12 +86,9 @@ def draw_episode(world: DeskWorld, steps: int, seed: tuple[int, ...]) -> Draws:
     """The draws of one episode. NumPy makes them, because compiling JAX's generators takes longer than all the rest."""
     things = len(world.parts) + len(world.buttons)
     rng = np.random.default_rng(seed)
-    return Draws(
-        place=rng.random(2, np.float32),
-        coins=rng.integers(0, 2, things, np.int32),
-        noise=rng.standard_normal((steps, ACTION_DIM), np.float32),
-        lots=rng.random((steps + 1, things), np.float32),
-    )
+    place, coins = rng.random(2, np.float32), rng.integers(0, 2, things, np.int32)
+    noise = rng.standard_normal((steps, desk.ACTION_DIM), np.float32)
+    return Draws(place, coins, noise, lots=rng.random((steps + 1, things), np.float32))
 
 
 def play_episode(world: DeskWorld, draws: Draws) -> tuple[DeskState, Array, Array]:
@@ -123,7 +102,7 @@ def play_episode(world: DeskWorld, draws: Draws) -> tuple[DeskState, Array, Arra
         noise, lots = drawn
         wanted, near = oracle_action(world, state, subtask)
         action = jnp.clip(wanted + NOISE * noise / (1 + near), -1.0, 1.0)
-        after = step(world, state, action)
+        after = desk.step(world, state, action)
         return (after, _advance(world, state, after, subtask, lots)), (state, action, subtask.which)
 
     carry = (state, draw_subtask(world, state, draws.lots[0]))
@@ -139,6 +118,7 @@ def play(world: DeskWorld, draws: Draws) -> tuple[DeskState, Array, Array]:
 class Played(NamedTuple):
     """Rows of whole episodes back to back: states before each action, actions, and the last row of each episode."""
 
+    name: str
     world: DeskWorld
     states: DeskState
     actions: np.ndarray
@@ -147,84 +127,66 @@ class Played(NamedTuple):
     @property
     def info(self) -> dict[str, np.ndarray]:
         """`qpos` (gripper xy, grip and part positions) and `button_states` (the bits)."""
-        states = self.states
-        qpos = np.concatenate([states.gripper, np.asarray(states.grip)[:, None], states.parts], axis=-1)
-        return {"qpos": qpos, "button_states": np.asarray(states.bits, np.int64)}
+        gripper, grip, parts, bits = self.states
+        qpos = np.concatenate([gripper, np.asarray(grip)[:, None], parts], axis=-1)
+        return {"qpos": qpos, "button_states": np.asarray(bits, np.int64)}
+
+    def dataset(self) -> TrajectoryDataset:
+        seen = see_all(self.world, self.states)
+        return TrajectoryDataset.from_arrays(seen, self.actions, self.ends, info=self.info, name=self.name)
+
+    def columns(self, advance: Advance) -> dict[str, Column]:
+        """The same for a file: frames are drawn while they are written, and never are in memory together."""
+
+        def frames() -> Iterator[np.ndarray]:
+            for block in see_blocks(self.world, self.states):
+                yield block
+                advance(len(block))
+
+        shape, dtype = ((SIDE, SIDE, 3), np.uint8) if self.world.pixels else ((self.world.observation_dim,), np.float32)
+        seen = Column(np.dtype(dtype), (len(self.ends), *shape), frames())
+        arrays = {"actions": self.actions, "terminals": self.ends, **self.info}
+        return {"observations": seen} | {key: column(values) for key, values in arrays.items()}
 
 
-def generate_play(
-    world_name: str, *, episodes: int = 500, validation_episodes: int = 50, episode_steps: int = 150, seed: int = 0
-) -> tuple[TrajectoryDataset, TrajectoryDataset]:
-    """Play data of an embedded world (`desk`, `lights-4x5`) as (training, validation) datasets in OGBench's format."""
-    size = {"episodes": episodes, "validation_episodes": validation_episodes, "episode_steps": episode_steps}
-    train, validation = (
-        TrajectoryDataset.from_arrays(
-            see_all(part.world, part.states),
-            part.actions,
-            part.ends,
-            info=part.info,
-            name=part.world.dataset_name + suffix,
-        )
-        for part, suffix in zip(play_both(world_name, **size, seed=seed), ("", "-val"), strict=True)
-    )
-    return train, validation
-
-
-def columns(part: Played, advance: Advance) -> dict[str, Column]:
-    """The same for a file: frames are drawn while they are written, and never are in memory together."""
-
-    def frames() -> Iterator[np.ndarray]:
-        for block in see_blocks(part.world, part.states):
-            yield block
-            advance(len(block))
-
-    seen = Column(np.dtype(np.uint8), (len(part.ends), SIDE, SIDE, 3), frames())
-    if not part.world.pixels:
-        seen = column(see_all(part.world, part.states))
-    arrays = {"actions": part.actions, "terminals": part.ends, **part.info}
-    return {"observations": seen} | {key: column(values) for key, values in arrays.items()}
+def generate_play(world_name: str, **size: int) -> tuple[TrajectoryDataset, TrajectoryDataset]:
+    """Play data of an embedded world as (training, validation) datasets; the size is that of `play_both`."""
+    train, validation = play_both(world_name, **size)
+    return train.dataset(), validation.dataset()
 
 
 def play_both(
-    world_name: str, *, episodes: int, validation_episodes: int, episode_steps: int, seed: int
+    world_name: str, *, episodes: int = 500, validation_episodes: int = 50, episode_steps: int = 150, seed: int = 0
 ) -> tuple[Played, Played]:
-    """Episodes for training and for validation.
+    """Episodes for training and for validation, of an embedded world (`desk`, `lights-4x5`).
 
     An episode has `episode_steps` rows, the last of which leads nowhere. Episode i of either part depends on the seed
-    and i only, and is computed on the CPU wherever there is one, so that a machine with an accelerator gets the same
-    bytes.
+    and i only, and is computed on the CPU wherever there is one: beside an accelerator the bytes are the same.
     """
-    world = find_world(world_name)
+    world = desk.find_world(world_name)
     if world is None:
         raise CtaError(f"there is no embedded world '{world_name}'; there are desk and lights-RxC")
     if min(episodes, validation_episodes) < 1 or episode_steps < 2:
         raise CtaError("play data needs at least one episode of each kind and two rows per episode")
     counts = (episodes, validation_episodes)
     seeds = [(seed, part, episode) for part, count in enumerate(counts) for episode in range(count)]
+    together, made = min(TOGETHER, len(seeds)), []
     with progress(world.dataset_name, total=len(seeds) * episode_steps, unit="rows") as advance:
-        states, actions = _play_all(world, episode_steps, seeds, advance)
+        for first in range(0, len(seeds), together):
+            these = seeds[first : first + together]
+            # The last ones are filled up, so that nothing is compiled twice.
+            filled = these + these[-1:] * (together - len(these))
+            drawn = [draw_episode(world, episode_steps, seed) for seed in filled]
+            with jax.default_device(host_device()):
+                played = play(world, jax.tree.map(lambda *values: np.stack(values), *drawn))[:2]
+            count = len(these)
+            made.append(jax.tree.map(lambda array, count=count: np.concatenate(np.asarray(array)[:count]), played))
+            advance(count * episode_steps)
+    states, actions = jax.tree.map(lambda *parts: np.concatenate(parts), *made)
     ends = np.tile(np.arange(episode_steps) == episode_steps - 1, len(seeds))
     cut = episodes * episode_steps
     train, validation = (
-        Played(world, *jax.tree.map(lambda array, rows=rows: array[rows], (states, actions, ends)))
-        for rows in (slice(cut), slice(cut, None))
+        Played(name, world, *jax.tree.map(lambda array, rows=rows: array[rows], (states, actions, ends)))
+        for name, rows in ((world.dataset_name, slice(cut)), (f"{world.dataset_name}-val", slice(cut, None)))
     )
     return train, validation
-
-
-def _play_all(world: DeskWorld, steps: int, seeds: list[tuple[int, ...]], advance: Advance) -> Any:
-    """(states, actions) of the episodes with these seeds, some at a time by one compiled program."""
-    together, made = min(TOGETHER, len(seeds)), []
-    for first in range(0, len(seeds), together):
-        these = seeds[first : first + together]
-        # The last ones are filled up, so that nothing is compiled twice.
-        drawn = [draw_episode(world, steps, seed) for seed in these + these[-1:] * (together - len(these))]
-        with jax.default_device(host_device()):
-            states, actions, _ = play(world, jax.tree.map(lambda *values: np.stack(values), *drawn))
-        rows = len(these) * steps
-        flat = jax.tree.map(
-            lambda array: np.asarray(array).reshape(together * steps, *array.shape[2:]), (states, actions)
-        )
-        made.append(jax.tree.map(lambda array, rows=rows: array[:rows], flat))
-        advance(rows)
-    return jax.tree.map(lambda *parts: np.concatenate(parts), *made)

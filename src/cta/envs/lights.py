@@ -1,8 +1,7 @@
 """Lights out over F₂: the least number of presses between two boards, and boards drawn by that number.
 
-A press adds a fixed pattern to the lights, twice the same press does nothing, and the order does not matter: to reach a
-goal from a start is to solve A·x = start + goal for the set of presses x. On a board without full rank some goals
-cannot be reached, and the others can be reached by several sets, which differ by elements of the kernel of A.
+To reach a goal from a start is to solve A·x = start + goal for the set of presses x. Without full rank some goals
+cannot be reached, and the others by several sets, which differ by elements of the kernel of A.
 """
 
 import re
@@ -15,9 +14,7 @@ import numpy as np
 from cta.envs.names import lights_patterns
 from cta.errors import CtaError
 
-LADDERS = {9: (1, 2, 4, 6, 9), 6: (1, 2, 4, 5, 6)}
-"""Presses that the five tasks of a board need, by how many its hardest goal needs at least."""
-_DRAWN_TOGETHER = 256
+LADDERS = {9: (1, 2, 4, 6, 9), 6: (1, 2, 4, 5, 6)}  # presses of the five tasks, if the hardest goal needs so many
 
 
 @dataclass(frozen=True)
@@ -34,10 +31,8 @@ class Board:
     @cached_property
     def patterns(self) -> np.ndarray:
         """patterns[i, j] = 1 ⇔ press i flips light j, (n, n); symmetric, so it is A as well."""
-        found = np.zeros((self.lights, self.lights), np.uint8)
-        for press, flips in enumerate(lights_patterns(self.rows, self.columns)):
-            found[press, list(flips)] = 1
-        return found
+        patterns = lights_patterns(self.rows, self.columns)
+        return np.array([[light in flips for light in range(self.lights)] for flips in patterns], np.uint8)
 
     @cached_property
     def _reduced(self) -> tuple[np.ndarray, np.ndarray, list[int]]:
@@ -65,9 +60,7 @@ class Board:
         _, reduced, pivots = self._reduced
         free = [column for column in range(self.lights) if column not in pivots]
         basis = np.zeros((len(free), self.lights), np.uint8)
-        for i, column in enumerate(free):
-            basis[i, column] = 1
-            basis[i, pivots] = reduced[: self.rank, column]
+        basis[:, free], basis[:, pivots] = np.eye(len(free)), reduced[: self.rank, free].T
         return _all_bits(len(free)) @ basis % 2
 
     def presses(self, change: np.ndarray) -> np.ndarray:
@@ -91,11 +84,9 @@ class Board:
         """The least number of presses from one board to another; an error in one line if there are none."""
         number = int(self.least(np.bitwise_xor(start, goal)))
         if number < 0:
-            share = f"1 in {2 ** (self.lights - self.rank)}"
-            raise CtaError(
-                f"no presses lead from {_text(start)} to {_text(goal)}: the {self.rows}x{self.columns} board has rank "
-                f"{self.rank} of {self.lights}, and {share} goals can be reached"
-            )
+            ends = " to ".join("".join(map(str, np.asarray(lights).tolist())) for lights in (start, goal))
+            rank = f"rank {self.rank} of {self.lights}, and 1 in {2 ** (self.lights - self.rank)} goals can be reached"
+            raise CtaError(f"no presses lead from {ends}: the {self.rows}x{self.columns} board has {rank}")
         return number
 
     def lit_by(self, presses: Sequence[int]) -> tuple[int, ...]:
@@ -104,7 +95,6 @@ class Board:
 
     @cached_property
     def hardest(self) -> int:
-        """The least number of presses of the goal that needs most."""
         if self.rank == self.lights:
             return self.lights
         return int(max(self.least(block @ self.patterns % 2).max() for block in self._sets_of_presses()))
@@ -118,20 +108,18 @@ class Board:
     def draw(self, presses: int, count: int, rng: np.random.Generator) -> np.ndarray:
         """(count, n) changes that need exactly so many presses, each such change as likely as any other."""
         if not 0 <= presses <= self.hardest:
-            size = f"{self.rows}x{self.columns}"
-            raise CtaError(f"no goal on the {size} board needs {presses} presses: the hardest needs {self.hardest}")
-        found, missing = [], count
+            here = f"no goal on the {self.rows}x{self.columns} board"
+            raise CtaError(f"{here} needs {presses} presses: the hardest needs {self.hardest}")
+        found, missing = [np.zeros((0, self.lights), np.uint8)], count
         while missing > 0:
-            order = np.argsort(rng.random((_DRAWN_TOGETHER, self.lights)), axis=1)
-            sets = (order < presses).astype(np.uint8)
-            same = sets[:, None] ^ self.kernel[None]
-            counts = same.sum(axis=-1)
+            sets = (np.argsort(rng.random((256, self.lights)), axis=1) < presses).astype(np.uint8)
+            counts = (sets[:, None] ^ self.kernel).sum(axis=-1)
             # A change that k smallest sets make is drawn k times as often: it is kept once in k times.
             tied = (counts == presses).sum(axis=1)
             kept = (counts.min(axis=1) == presses) & (rng.random(len(sets)) * tied < 1)
             found.append((sets[kept] @ self.patterns % 2)[:missing])
             missing -= len(found[-1])
-        return np.concatenate(found) if found else np.zeros((0, self.lights), np.uint8)
+        return np.concatenate(found)
 
     def tasks(self) -> list[tuple[int, tuple[int, ...]]]:
         """The five tasks of a world on this board: (presses needed, lights to be lit from all off), drawn once."""
@@ -141,8 +129,7 @@ class Board:
         return [(number, tuple(self.draw(number, 1, rng)[0].tolist())) for number in numbers]
 
 
-board = cache(Board)
-"""The board of (rows, columns); it computes its tables once."""
+board = cache(Board)  # the board of (rows, columns); it computes its tables once
 
 
 def board_of(dataset_name: str) -> Board:
@@ -164,7 +151,3 @@ def read_board(text: str, lights: int, flag: str) -> tuple[int, ...]:
 def _all_bits(width: int) -> np.ndarray:
     """(2^width, width) all vectors of zeros and ones; the first is zero."""
     return (np.arange(2**width)[:, None] >> np.arange(width) & 1).astype(np.uint8)
-
-
-def _text(lights: Sequence[int]) -> str:
-    return "".join(map(str, np.asarray(lights).tolist()))

@@ -1,39 +1,24 @@
 """The datasets this project knows: names, sizes, shapes, and who can make them."""
 
 import re
-from dataclasses import dataclass
-from difflib import get_close_matches
+from typing import NamedTuple
 
-from cta.data.locations import environment_name
-from cta.errors import CtaError
+from cta.data import environment_name
+from cta.errors import CtaError, did_you_mean
 
 CONTROL_DIMS = {"cube": 5, "scene": 5, "puzzle": 5, "pointmaze": 2, "antmaze": 8, "humanoidmaze": 21}
-STATE_DIMS = {
-    "cube-single-v0": 28,
-    "cube-double-v0": 37,
-    "cube-triple-v0": 46,
-    "scene-v0": 40,
-    "puzzle-3x3-v0": 55,
-    "puzzle-4x4-v0": 83,
-    "puzzle-4x5-v0": 99,
-    "puzzle-4x6-v0": 115,
-}
+# 19 numbers of the arm, 9 of each cube, 4 of each button, 4 of drawer and window.
+STATE_DIMS = {f"cube-{size}-v0": 19 + 9 * count for count, size in enumerate(("single", "double", "triple"), 1)}
+STATE_DIMS |= {"scene-v0": 19 + 9 + 2 * 4 + 4}
+STATE_DIMS |= {f"puzzle-{r}x{c}-v0": 19 + 4 * r * c for r, c in ((3, 3), (4, 4), (4, 5), (4, 6))}
 MAZE_STATE_DIMS = {"pointmaze": 2, "antmaze": 29, "humanoidmaze": 69}
-EXPERT_FAMILIES = ("antmaze", "humanoidmaze")
 LIGHTS_SIZES = tuple((rows, columns) for rows in range(2, 5) for columns in range(2, 7))
-"""Rows and columns of the boards of the embedded lights worlds."""
+LIGHTS_DATASETS = tuple(f"lights-{rows}x{columns}-play-v0" for rows, columns in LIGHTS_SIZES)
 VISUAL_DESK_DATASETS = ("visual-desk-play-v0", "visual-lights-3x3-play-v0")
-DESK_DATASETS = (
-    "desk-play-v0",
-    *(f"lights-{rows}x{columns}-play-v0" for rows, columns in LIGHTS_SIZES),
-    *VISUAL_DESK_DATASETS,
-)
-"""Play data of the embedded worlds."""
-PIXELS = (64, 64, 3)
+DESK_DATASETS = ("desk-play-v0", *LIGHTS_DATASETS, *VISUAL_DESK_DATASETS)  # of the embedded worlds
 
 
-@dataclass(frozen=True)
-class DatasetSpec:
+class DatasetSpec(NamedTuple):
     """What a full-size dataset is: `episodes` of `episode_steps` transitions (one row more each)."""
 
     name: str
@@ -45,17 +30,8 @@ class DatasetSpec:
         return environment_name(self.name)
 
     @property
-    def kind(self) -> str:
-        """play, noisy or navigate."""
-        return self.name.split("-")[-2]
-
-    @property
-    def family(self) -> str:
-        return family(self.name)
-
-    @property
     def needs_expert(self) -> bool:
-        return self.family in EXPERT_FAMILIES
+        return family(self.name) in ("antmaze", "humanoidmaze")
 
 
 def validation_count(episodes: int) -> int:
@@ -73,13 +49,9 @@ def family(name: str) -> str:
 
 
 def lights_patterns(rows: int, columns: int) -> tuple[tuple[int, ...], ...]:
-    """Lights out: button i = columns·row + column flips itself and its 4-neighbours."""
-
-    def pattern(r: int, c: int) -> tuple[int, ...]:
-        cells = [(r, c), (r - 1, c), (r + 1, c), (r, c - 1), (r, c + 1)]
-        return tuple(sorted(columns * i + j for i, j in cells if 0 <= i < rows and 0 <= j < columns))
-
-    return tuple(pattern(r, c) for r in range(rows) for c in range(columns))
+    """Lights out: which lights, columns·row + column, each button flips: itself and its 4-neighbours."""
+    cells = [(r, c) for r in range(rows) for c in range(columns)]
+    return tuple(tuple(j for j, (s, d) in enumerate(cells) if abs(r - s) + abs(c - d) <= 1) for r, c in cells)
 
 
 def _known() -> dict[str, DatasetSpec]:
@@ -87,9 +59,9 @@ def _known() -> dict[str, DatasetSpec]:
     boards = {"lights-4x4-play-v0": 5000, "lights-4x5-play-v0": 15_000, "lights-4x6-play-v0": 25_000}
     specs = []
     for env_name in STATE_DIMS:
-        stem, version = env_name.rsplit("-", 1)
-        for prefix, kind in (("", "play"), ("", "noisy"), ("visual-", "play")):
-            specs.append(DatasetSpec(f"{prefix}{stem}-{kind}-{version}", episodes.get(env_name, 1000), 1000))
+        stem, count = env_name.removesuffix("-v0"), episodes.get(env_name, 1000)
+        names = f"{stem}-play-v0", f"{stem}-noisy-v0", f"visual-{stem}-play-v0"
+        specs += [DatasetSpec(name, count, 1000) for name in names]
     for body, long in (("pointmaze", 1), ("antmaze", 1), ("humanoidmaze", 2)):
         specs += [DatasetSpec(f"{body}-{size}-navigate-v0", 1000, 1000 * long) for size in ("medium", "large")]
         specs.append(DatasetSpec(f"{body}-giant-navigate-v0", 1000 if long == 2 else 500, 2000 * long))
@@ -102,13 +74,11 @@ KNOWN = _known()
 
 
 def known_spec(name: str) -> DatasetSpec:
-    """The spec of a dataset name; an unknown one gets a line with the nearest known names."""
     if name not in KNOWN:
         board = re.match(r"lights-(\d+)x(\d+)(?!\d)", name)
         if board and (int(board[1]), int(board[2])) not in LIGHTS_SIZES:
             raise CtaError(f"unknown dataset '{name}': a lights board has 2 to 4 rows and 2 to 6 columns")
-        near = get_close_matches(name, KNOWN, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "`cta data list` shows the known ones"
+        hint = did_you_mean(name, KNOWN, "`cta data list` shows the known ones")
         raise CtaError(f"unknown dataset '{name}': {hint}")
     return KNOWN[name]
 
@@ -119,6 +89,6 @@ def expected_shapes(env_name: str) -> tuple[tuple[int, ...], int] | None:
     if kind not in CONTROL_DIMS:
         return None
     if is_visual(env_name):
-        return PIXELS, CONTROL_DIMS[kind]
+        return (64, 64, 3), CONTROL_DIMS[kind]
     size = STATE_DIMS.get(env_name) or MAZE_STATE_DIMS.get(kind)
     return None if size is None else ((size,), CONTROL_DIMS[kind])

@@ -1,18 +1,15 @@
 """What a world owes to whoever rolls a policy out in it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 
-@dataclass(frozen=True)
-class Episode:
+class Episode(NamedTuple):
     """One evaluation episode: the task (1-based, as in OGBench), the seed of its start, goal and settling, its number.
 
-    `own` is another start and goal than the task's, in the form of OGBench's `task_info` or, on the embedded worlds, as
-    a `DeskTask`; the task is then only a number.
+    `own` is another start and goal than the task's: OGBench's `task_info` or, on the embedded worlds, a `DeskTask`.
     """
 
     task: int
@@ -22,12 +19,10 @@ class Episode:
 
     @property
     def begin(self) -> Any:
-        """What a world is asked to begin."""
         return self.task if self.own is None else self.own
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """What all slots look like after a step or a start: arrays with a leading axis of slots."""
 
     observations: np.ndarray
@@ -37,10 +32,7 @@ class Step:
 
 
 class VectorWorld(Protocol):
-    """A fixed number of slots, each holding one episode, stepped together.
-
-    `send` and `receive` are split so that a caller may compute actions for one group of slots while another steps.
-    """
+    """A fixed number of slots, each with one episode, stepped together; others may act between `send` and `receive`."""
 
     task_names: tuple[str, ...]
     max_episode_steps: int

@@ -10,21 +10,19 @@ from scipy.ndimage import gaussian_filter1d
 
 from cta.envs.lean_control import half_turn, limited, multiply, yaw_terms
 from cta.envs.names import family
-from cta.envs.ogbench import close_env, global_numpy_seed, make_env, spread_seed
+from cta.envs.worlds import close_env, make_env, seeded
 from cta.errors import CtaError
 
 PLAN_NOISE, PLAN_SMOOTHING = 0.1, 0.5
-PLAN_SCALES = np.array([0.05, 0.05, 0.05, 0.3, 1.0])
-"""Noise of a plan's columns: three of position, yaw, gripper."""
+PLAN_SCALES = np.array([0.05, 0.05, 0.05, 0.3, 1.0])  # noise of a plan's columns: three of position, yaw, gripper
 MARKOV_MIN_NORM, MARKOV_NOISE = 0.4, 0.1
 NOISE_SCALES = np.array([1.0, 1.0, 1.0, 3.0, 10.0])
 RANDOM_ACTIONS = {"cube": 0.1, "scene": 0.1, "puzzle": 0.2}
-STACKING = {"double": (0.0, 0.25), "triple": (0.05, 0.35)}
+STACKING = {"double": (0.0, 0.25), "triple": (0.05, 0.35)}  # what its probability is drawn between
 TARGETS = {"cube": "cube", "puzzle": "button"}
 HEALTHY_ATTEMPTS = 100
 MAZE_NOISE = 0.5
-PlanOracle = cast(Any, object)
-"""For the types: the oracle of OGBench that the mixin stands before."""
+PlanOracle = cast(Any, object)  # for the types: the oracle of OGBench that the mixin stands before
 
 
 class ManipulationEpisodes:
@@ -40,9 +38,7 @@ class ManipulationEpisodes:
     def episode(self, seed: tuple[int, ...], steps: int) -> dict[str, np.ndarray]:
         """`steps` transitions as `steps + 1` rows; in the scene an unhealthy episode is discarded and made anew."""
         for attempt in range(HEALTHY_ATTEMPTS):
-            scene, box, shared = spread_seed(np.random.SeedSequence((*seed, attempt)), 3)
-            self._env.action_space.seed(box)
-            with global_numpy_seed(shared):
+            with seeded(self._env, (*seed, attempt)) as scene:
                 rows = self._play(scene, steps + 1)
             if family(self.env_name) != "scene" or healthy(rows["qpos"]):
                 return rows
@@ -52,11 +48,14 @@ class ManipulationEpisodes:
         close_env(self._env)
 
     def _play(self, scene_seed: int, rows: int) -> dict[str, np.ndarray]:
-        env, record = self._env, Recorder()
+        env, made = self._env, []
         shared = np.random.mtrand._rand  # the oracles' generator, seeded by the caller
         forget_targets(env)
         observation, info = env.reset(seed=scene_seed)
-        stacking = _stacking_probability(self.env_name, shared)
+        size = self.env_name.split("-")[-2]
+        stacking = 0.0 if size == "single" else 0.5
+        if size in STACKING:
+            stacking = shared.uniform(*STACKING[size])
         noise = shared.uniform(0, MARKOV_NOISE) * NOISE_SCALES if self.kind == "noisy" else None
         oracle = self._oracles[info["privileged/target_task"]]
         oracle.reset(observation, info)
@@ -70,38 +69,26 @@ class ManipulationEpisodes:
             action = np.clip(action, -1, 1)
             following, _, _, _, info = env.step(action)
             if oracle.done:
-                # As in OGBench the step's own `info` stays in use, so a Markov oracle's first action still looks at the
-                # old target.
+                # As in OGBench the step's `info` stays in use: a Markov oracle's first action looks at the old target.
                 env.set_new_target(return_info=False, p_stack=stacking)
                 target = env.get_reset_info()
                 oracle = self._oracles[target["privileged/target_task"]]
                 oracle.reset(None, target)
-            record.add(observation, action, info)
+            made.append(_row(observation, action, info))
             observation = following
-        return record.arrays()
+        return _arrays(made)
 
 
-class Recorder:
-    """Collects rows: the observation, the action, and the simulator's state before the step."""
+def _row(observation: np.ndarray, action: np.ndarray, info: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The observation, the action, and the simulator's state before the step."""
+    row = {"observations": observation, "actions": action, "qpos": info["prev_qpos"], "qvel": info["prev_qvel"]}
+    return row | ({"button_states": info["prev_button_states"]} if "prev_button_states" in info else {})
 
-    def __init__(self) -> None:
-        self._rows: dict[str, list[np.ndarray]] = {}
 
-    def add(self, observation: np.ndarray, action: np.ndarray, info: dict[str, Any]) -> None:
-        row = {"observations": observation, "actions": action, "qpos": info["prev_qpos"], "qvel": info["prev_qvel"]}
-        if "prev_button_states" in info:
-            row["button_states"] = info["prev_button_states"]
-        for key, value in row.items():
-            self._rows.setdefault(key, []).append(value)
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The rows in OGBench's on-disk types."""
-        arrays = {}
-        for key, values in self._rows.items():
-            pixels = key == "observations" and values[0].dtype == np.uint8
-            dtype = np.uint8 if pixels else np.int64 if key == "button_states" else np.float32
-            arrays[key] = np.asarray(values, dtype=dtype)
-        return arrays
+def _arrays(rows: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    pixels = rows[0]["observations"].dtype == np.uint8
+    dtypes = {"button_states": np.int64} | ({"observations": np.uint8} if pixels else {})
+    return {key: np.asarray([row[key] for row in rows], dtypes.get(key, np.float32)) for key in rows[0]}
 
 
 def healthy(qpos: np.ndarray) -> bool:
@@ -111,39 +98,24 @@ def healthy(qpos: np.ndarray) -> bool:
     return not lost.any()
 
 
-def _stacking_probability(env_name: str, generator: np.random.RandomState) -> float:
-    if "single" in env_name:
-        return 0.0
-    for size, (low, high) in STACKING.items():
-        if size in env_name:
-            return generator.uniform(low, high)
-    return 0.5
-
-
 def _make_oracles(env: Any, world: str, kind: str) -> dict[str, Any]:
     """The oracle of each target type: open-loop plans for play, closed-loop Markov policies for noisy data."""
-    style = "plan" if kind == "play" else "markov"
-    settings: dict[str, Any] = {"env": env}
+    style, settings = "markov", {"min_norm": MARKOV_MIN_NORM}
     if kind == "play":
-        settings |= {"noise": PLAN_NOISE, "noise_smoothing": PLAN_SMOOTHING}
-    else:
-        settings |= {"min_norm": MARKOV_MIN_NORM}
+        style, settings = "plan", {"noise": PLAN_NOISE, "noise_smoothing": PLAN_SMOOTHING}
+    extra = {"gripper_always_closed": True} if world == "puzzle" else {}
     oracles = {}
     for target in ("cube", "button", "drawer", "window") if world == "scene" else (TARGETS[world],):
         module = import_module(f"ogbench.manipspace.oracles.{style}.{target}_{style}")
         oracle = getattr(module, f"{target.title()}{style.title()}Oracle")
         if kind == "play":
             oracle = type(oracle.__name__, (LeanPlan, oracle), {})
-        extra = {"gripper_always_closed": True} if world == "puzzle" else {}
-        oracles[target] = oracle(**settings, **extra)
+        oracles[target] = oracle(env=env, **settings, **extra)
     return oracles
 
 
 def forget_targets(env: Any) -> None:
-    """Clear what a scene remembers of earlier episodes' targets.
-
-    A reset draws one target and leaves the other kinds as they were; a Markov oracle's first look is at the old ones.
-    """
+    """Clear a scene's old targets: a reset leaves all kinds but one, and a Markov oracle's first look is at them."""
     if hasattr(env, "_target_window_pos"):
         env._target_block, env._target_button = 0, 0
         env._target_button_states[:] = 0
@@ -153,11 +125,7 @@ def forget_targets(env: Any) -> None:
 
 
 class LeanPlan(PlanOracle):
-    """OGBench's open-loop plans, all moments at once instead of one by one: the same numbers and random draws.
-
-    A mixin before one of its plan oracles. A plan has a row for every control step to come, so that this is a tenth of
-    the time of making play data otherwise.
-    """
+    """A mixin: OGBench's plans, all moments at once instead of one by one; the same numbers and draws in less time."""
 
     def compute_plan(self, times: Sequence[float], poses: Sequence[Any], grasps: Sequence[float]) -> np.ndarray:
         """(moments, 5): hand position, yaw and gripper between the keyframes, with smooth noise."""
@@ -178,8 +146,7 @@ class LeanPlan(PlanOracle):
 
 def _yaws(times: Sequence[float], rotations: Sequence[Any], moments: Sequence[float]) -> np.ndarray:
     """The yaw at each moment, on the shortest way between the rotations around it."""
-    between: dict[int, np.ndarray] = {}
-    terms = []
+    between, terms = {}, []
     segments = np.searchsorted(times, moments, side="right") - 1
     for moment, k in zip(moments, segments.tolist(), strict=True):
         if k not in between:
@@ -200,10 +167,8 @@ class PointMazeEpisodes:
 
     def episode(self, seed: tuple[int, ...], steps: int) -> dict[str, np.ndarray]:
         """`steps` transitions as `steps + 1` rows: the unit direction to the next cell, plus N(0, σ²), clipped."""
-        scene, box, shared_seed = spread_seed(np.random.SeedSequence(seed), 3)
-        env, record = self._env, Recorder()
-        env.action_space.seed(box)
-        with global_numpy_seed(shared_seed):
+        env, rows = self._env, []
+        with seeded(env, seed) as scene:
             shared = np.random.mtrand._rand
             start = self._cells[shared.randint(len(self._cells))]
             goal = self._vertices[shared.randint(len(self._vertices))]
@@ -217,9 +182,9 @@ class PointMazeEpisodes:
                 if info["success"]:
                     goal = self._vertices[shared.randint(len(self._vertices))]
                     env.set_goal(goal_xy=env.add_noise(env.ij_to_xy(goal)))
-                record.add(observation, action, info)
+                rows.append(_row(observation, action, info))
                 observation = following
-        return record.arrays()
+        return _arrays(rows)
 
     def close(self) -> None:
         close_env(self._env)
@@ -227,10 +192,6 @@ class PointMazeEpisodes:
 
 def maze_cells(maze: np.ndarray) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """All free cells, and the vertices: free cells that are not the inside of a straight corridor."""
-    cells, vertices = [], []
-    for i, j in np.argwhere(maze == 0).tolist():
-        cells.append((i, j))
-        around = maze[i - 1, j], maze[i + 1, j], maze[i, j - 1], maze[i, j + 1]
-        if around not in ((0, 0, 1, 1), (1, 1, 0, 0)):
-            vertices.append((i, j))
-    return cells, vertices
+    cells = [(i, j) for i, j in np.argwhere(maze == 0).tolist()]
+    around = {(i, j): (maze[i - 1, j], maze[i + 1, j], maze[i, j - 1], maze[i, j + 1]) for i, j in cells}
+    return cells, [cell for cell in cells if around[cell] not in ((0, 0, 1, 1), (1, 1, 0, 0))]

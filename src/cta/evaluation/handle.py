@@ -24,12 +24,9 @@ from cta.envs.protocol import Episode, Step
 from cta.errors import CtaError
 from cta.plugins import PYTHON
 
-START_SECONDS = 60.0
-"""Time granted to a new process, and for each environment it makes, on top of the time for an answer."""
-STEP_SECONDS = 0.1
-"""Time granted for each step of a replay."""
-LOW_PRIORITY = 5
-"""Of a worker that gives way to training: a third of the share of a process that does not."""
+START_SECONDS = 60.0  # granted to a new process and for each environment it makes, beside the time for an answer
+STEP_SECONDS = 0.1  # time granted for each step of a replay
+LOW_PRIORITY = 5  # of a worker that gives way to training: a third of the share of a process that does not
 
 
 class _Failure(Exception):
@@ -221,10 +218,7 @@ class Worker:
 
 
 class WorkersWorld:
-    """A group of slots as a `VectorWorld`: slot k lives in worker k mod workers, so that each worker serves each group.
-
-    `about` is what a worker answers to "describe".
-    """
+    """A group of slots as a `VectorWorld`: slot k lives in worker k mod workers, so each worker serves each group."""
 
     def __init__(
         self, workers: Sequence[Worker], about: tuple[tuple[str, ...], int, int], *, group: int, groups: int, slots: int

@@ -9,8 +9,7 @@ Requests and replies are pickled tuples:
     ("round", [slot, …], {slot: episode}, actions) → (observations, {slot: goal}, success, done), a row or byte per slot
     ("replay", [(slot, episode, actions), …])      → None; begins each episode and repeats its actions
 In a round a slot begins its episode, if it has one, or takes the next row of actions. Every reply is ("ok", payload)
-or ("error", text, whether the user can fix it). Environments are made when a slot is first used, because making one
-takes a while.
+or ("error", text, whether the user can fix it).
 """
 
 import os
@@ -19,14 +18,14 @@ import sys
 import threading
 import time
 import traceback
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 
-from cta.envs.ogbench import OgbenchWorld
-from cta.envs.own_environment import OwnWorld
 from cta.envs.protocol import Episode
+from cta.envs.worlds import OgbenchWorld, OwnWorld
 from cta.errors import CtaError
 
 
@@ -34,20 +33,17 @@ class Slots:
     """The environments of one worker, by slot."""
 
     def __init__(self, env_name: str, limit: int | None, *, own: str = "") -> None:
-        self._env_name = env_name
         self._limit = limit
-        self._own = own
+        self._first = partial(OwnWorld, env_name, unit=own == "unit") if own else partial(OgbenchWorld, env_name)
         self._worlds: dict[int, OgbenchWorld | OwnWorld] = {}
 
     def world(self, slot: int) -> OgbenchWorld | OwnWorld:
+        """Made when it is first asked for, since that takes a while."""
         if slot not in self._worlds:
             world = next(iter(self._worlds.values())).twin() if self._worlds else self._first()
             world.max_episode_steps = self._limit or world.max_episode_steps
             self._worlds[slot] = world
         return self._worlds[slot]
-
-    def _first(self) -> OgbenchWorld | OwnWorld:
-        return OwnWorld(self._env_name, unit=self._own == "unit") if self._own else OgbenchWorld(self._env_name)
 
     def describe(self) -> tuple[tuple[str, ...], int, int]:
         world = self.world(0)

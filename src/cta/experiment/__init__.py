@@ -9,26 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from cta.agents import Networks, Spec, find
 from cta.agents.policy import GoalPolicy
 from cta.compilation import enable_cache
 from cta.config import RunConfig, with_settings
 from cta.data import TrajectoryDataset
-from cta.errors import CtaError, RunStopped
+from cta.errors import CtaError, RunStopped, need_extra
 from cta.experiment.console import RunConsole
 from cta.experiment.inputs import data_shapes, open_run_data, run_units, tell_simulator
 from cta.experiment.run_dir import RunDir, run_path
-from cta.experiment.scoring import describe, stopped_seeds
+from cta.experiment.scoring import describe
 from cta.experiment.trainer import Interrupted, Trainer
-from cta.experiment.weights import network_shapes
+from cta.experiment.weights import SUFFIX, Candidate, network_shapes, open_weights
 from cta.io.csv_log import CsvLog
-from cta.io.files import safe_name
+from cta.io.files import safe_name, user_path, write_errors
 from cta.presets import agent_preset, run_preset, with_actor_loss
-from cta.scores.schema import CellKey, Score
+from cta.scores.schema import CellKey, Score, read_scores
 from cta.scores.statistics import seed_scores
 from cta.training.checkpoints import Checkpoints, Damaged, healthy_seeds
-from cta.training.logs import import_wandb
 from cta.training.seeds import split_seeds
 from cta.units import Units
 
@@ -74,29 +74,23 @@ def train(
     config = run_config(agent, name, agent_settings=agent_settings, seeds=chosen, **settings)
     if isinstance(dataset, TrajectoryDataset):
         config.check()  # before anything is written
-        config = _keep_arrays(config, dataset, validation)
+        run_dir = run_path(config)
+        RunDir(run_dir).check_free()
+        file = run_dir / "data" / f"{name}.npz"
+        with write_errors(file.parent):
+            file.parent.mkdir(parents=True, exist_ok=True)
+        dataset.to_npz(file)
+        if validation is not None:
+            validation.to_npz(file.with_name(f"{name}-val.npz"))
+        config = replace(config, run_dir=str(run_dir), dataset=str(file))
     return start(config, quiet=quiet)
-
-
-def _keep_arrays(config: RunConfig, train: TrajectoryDataset, validation: TrajectoryDataset | None) -> RunConfig:
-    run_dir = run_path(config)
-    RunDir(run_dir).check_free()
-    file = run_dir / "data" / f"{safe_name(train.name)}.npz"
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CtaError(f"{file.parent}: cannot be written ({error.strerror})") from error
-    train.to_npz(file)
-    if validation is not None:
-        validation.to_npz(file.with_name(f"{file.stem}-val.npz"))
-    return replace(config, run_dir=str(run_dir), dataset=str(file))
 
 
 def start(config: RunConfig, *, quiet: bool = False) -> "Run":
     """Begin a run in a fresh directory."""
     config.check()
     if config.wandb:
-        import_wandb()  # before anything is written or compiled
+        need_extra("wandb", "wandb", "--wandb")  # before anything is written or compiled
     return _go(RunDir.create(config), quiet, fresh=True)
 
 
@@ -114,10 +108,10 @@ def resume(
     `agent` must be given if the run's agent is code of one's own (`module:Class`), `unverified` if its checkpoints are
     so old that they have no checksums.
     """
-    return _go(RunDir.open(path, agent=agent), quiet, fresh=False, steps=steps, unverified=unverified)
+    return _go(RunDir.open(path, agent=agent, unverified=unverified), quiet, fresh=False, steps=steps)
 
 
-def _go(run: RunDir, quiet: bool, *, fresh: bool, steps: int | None = None, unverified: bool = False) -> "Run":
+def _go(run: RunDir, quiet: bool, *, fresh: bool, steps: int | None = None) -> "Run":
     """Train in a directory that nobody else writes to meanwhile, and leave in it how that ended."""
     enable_cache()
     with RunConsole(quiet=quiet) as console:
@@ -126,7 +120,7 @@ def _go(run: RunDir, quiet: bool, *, fresh: bool, steps: int | None = None, unve
             console.say(f"run directory: {run.path}")
             if steps is not None:
                 run.set_steps(steps)
-            trainer = Trainer(run, run.config(), console, unverified=unverified)
+            trainer = Trainer(run, run.config(), console)
             run.set_status("running")
             try:
                 with _explained(run):
@@ -143,7 +137,7 @@ def _go(run: RunDir, quiet: bool, *, fresh: bool, steps: int | None = None, unve
             run.set_status("finished", step=trainer.step)
         finally:
             run.release()
-    return Run(run.path, unverified=unverified)
+    return Run(run.path, unverified=run.unverified)
 
 
 @contextlib.contextmanager
@@ -171,11 +165,17 @@ def _explained(run: RunDir) -> Iterator[None]:
 
 
 class RunPolicy(GoalPolicy):
-    """A policy of a run that knows its `seed` and the `step` of its checkpoint."""
+    """A policy of a run, or of a file of weights, that knows its `seed` and the `step` of its checkpoint."""
 
-    def __init__(self, run: "Run", networks: Networks, *, seed: int, step: int, temperature: float = 0.0):
-        super().__init__(run.agent, networks, run.spec, run.units, name=run.config.agent_name, temperature=temperature)
+    def __init__(self, *parts: Any, name: str, seed: int, step: int, temperature: float = 0.0):
+        super().__init__(*parts, name=name, temperature=temperature)
         self.seed, self.step = seed, step
+
+    def _answer(self, question: str, observation: Any, goal: Any) -> np.ndarray:
+        answers = super()._answer(question, observation, goal)
+        if np.isnan(answers).any():  # of networks that a file of weights leaves out
+            raise CtaError(f"no {question} from this policy: its file holds only what acting reads; open its run")
+        return answers
 
 
 class Run:
@@ -183,8 +183,7 @@ class Run:
 
     def __init__(self, path: str | Path, *, agent: str | None = None, unverified: bool = False):
         """`agent` must be given if the agent is code of one's own, `unverified` if checkpoints have no checksums."""
-        self._unverified = unverified
-        self.files = RunDir.open(path, agent=agent)
+        self.files = RunDir.open(path, agent=agent, unverified=unverified)
         self.path = self.files.path
         self.config = self.files.config()
         self.agent = find(self.config.agent_name).build(self.config.agent)
@@ -192,13 +191,13 @@ class Run:
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}: {self.config.agent_name} on {self.config.dataset_name})"
 
-    def evaluations(self) -> list[Score]:
-        """Rows of eval.csv."""
-        return self.files.scores(self.config)
+    def evaluations(self, name: str = "eval.csv") -> list[Score]:
+        """Rows of eval.csv, or of another of its files of scores."""
+        path, key = self.path / name, self.cell
+        return read_scores(path, settings=key.settings, condition=key.condition, growing=True) if path.exists() else []
 
     @property
     def cell(self) -> CellKey:
-        """Which cell its scores belong to."""
         return self.files.cell(self.config)
 
     def offline(self) -> list[dict[str, str]]:
@@ -212,7 +211,12 @@ class Run:
 
     def stopped(self) -> dict[int, str]:
         """The seeds that diverged (NaN or inf), each with a line that says when and which."""
-        return {seed: describe(seed, reason) for seed, reason in stopped_seeds(self.files).items()}
+        record = self.files.provenance().get("stopped", {})
+        try:
+            return {int(seed): describe(int(seed), reason) for seed, reason in record.items()}
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            where = f"{self.path}/provenance.json"
+            raise CtaError(f"{where}: 'stopped' is not a list of seeds with step and loss") from error
 
     def steps(self) -> list[int]:
         """Steps with a checkpoint."""
@@ -220,20 +224,17 @@ class Run:
 
     def networks(self, step: int | None = None) -> tuple[int, list[Networks]]:
         """(step, the networks of each seed) of a checkpoint, by default the newest that is whole."""
-        checkpoints = Checkpoints(self.files.checkpoints, config=self.config, unverified=self._unverified)
-        steps = checkpoints.steps()
-        if not steps:
-            raise CtaError(f"{self.path} has no checkpoint yet")
-        if step is not None and step not in steps:
-            raise CtaError(f"{self.path} has no checkpoint at step {step}; there are {', '.join(map(str, steps))}")
-        structure = network_shapes(self.agent, self.spec)
-        for newest in reversed(steps[1:]) if step is None else []:
+        checkpoints = Checkpoints(self.files.checkpoints, config=self.config, unverified=self.files.unverified)
+        steps = stored_steps(self, [] if step is None else [step])
+        steps, structure = steps if step is None else [step], network_shapes(self.agent, self.spec)
+        while True:
             try:
-                return newest, split_seeds(checkpoints.load_networks(newest, structure), len(self.config.seeds))
+                return steps[-1], split_seeds(checkpoints.load_networks(steps[-1], structure))
             except Damaged as error:
+                if not steps[:-1]:
+                    raise
                 print(f"{error}; using an older one", file=sys.stderr)
-        step = steps[0] if step is None else step
-        return step, split_seeds(checkpoints.load_networks(step, structure), len(self.config.seeds))
+                steps.pop()
 
     def good_seeds(self, step: int) -> list[int]:
         """The seeds whose numbers were good at a checkpoint."""
@@ -272,11 +273,35 @@ class Run:
             other = f"; its last good checkpoint is at step {good[-1]}" if good else ""
             why = self.stopped().get(seed, f"seed {seed} diverged")
             raise CtaError(f"{self.path}: no policy of seed {seed} at step {step}: {why}{other}")
-        return RunPolicy(self, networks[seeds.index(seed)], seed=seed, step=step, temperature=temperature)
+        parts = self.agent, networks[seeds.index(seed)], self.spec, self.units
+        return RunPolicy(*parts, name=self.config.agent_name, seed=seed, step=step, temperature=temperature)
+
+
+def stored_steps(run: Run, wanted: Sequence[int] = ()) -> list[int]:
+    """Steps with a checkpoint: there must be one, and one at each of those wanted."""
+    steps = run.steps()
+    if not steps:
+        raise CtaError(f"{run.path} has no checkpoint yet")
+    for step in wanted:
+        if step not in steps:
+            raise CtaError(f"{run.path} has no checkpoint at step {step}; there are {', '.join(map(str, steps))}")
+    return steps
 
 
 def load_policy(
     run: str | Path, *, seed: int | None = None, step: int | None = None, temperature: float = 0.0
 ) -> RunPolicy:
-    """The policy of a run: of a seed (default: the first not diverged) at a checkpoint (default: the newest)."""
+    """A policy of a run, chosen as in `Run.policy`, or that of a file of weights, NAME.safetensors."""
+    if str(run).endswith(SUFFIX):
+        held = open_weights(user_path(run))
+        found = [item for item in held if seed in (None, item.seed) and step in (None, item.step)]
+        if not found:
+            raise CtaError(f"{run} holds {', '.join(item.label for item in held)}, and no other policy")
+        return candidate_policy(found[-1], temperature=temperature)
     return Run(run).policy(seed=seed, step=step, temperature=temperature)
+
+
+def candidate_policy(item: Candidate, *, temperature: float = 0.0) -> RunPolicy:
+    """What can be scored, as something that acts."""
+    parts = item.agent, item.load(), item.spec, item.units
+    return RunPolicy(*parts, name=item.key.agent, seed=item.seed, step=item.step, temperature=temperature)

@@ -15,19 +15,13 @@ from cta.experiment.scoring import score_rows
 if TYPE_CHECKING:
     from cta.experiment.trainer import Trainer
 
-SWITCH_SECONDS = 0.0005
-"""How long a thread may keep the interpreter while another one waits for it."""
-
 
 class Cancelled(Exception):
     """Nobody waits for this evaluation any more."""
 
 
 class BackgroundEvaluation:
-    """`submit` hands over weights and returns; `score(step, networks)` runs in another thread, one job at a time.
-
-    At most `depth` snapshots wait, so that slow scoring costs time rather than memory.
-    """
+    """Runs `score(step, networks)` in another thread, one job at a time; at most `depth` wait, to spare memory."""
 
     def __init__(self, score: Callable[[int, list[Networks]], Any], *, depth: int = 2):
         self._score = score
@@ -97,9 +91,9 @@ def open_evaluation(trainer: "Trainer", stack: contextlib.ExitStack) -> Backgrou
     """A thread that scores what it is handed; the workers of the simulator end with `stack`."""
     # At the default of 5 ms this thread would hold up the one that feeds the device several times a block.
     stack.callback(sys.setswitchinterval, sys.getswitchinterval())
-    sys.setswitchinterval(SWITCH_SECONDS)
+    sys.setswitchinterval(0.0005)
     evaluator = Evaluator(trainer.config.dataset_name, workers=trainer.config.eval_workers, beside_training=True)
-    beside = _Beside(trainer, evaluator)
+    beside = BackgroundEvaluation(lambda step, networks: _score(trainer, evaluator, beside.go_on, step, networks))
     # On the way out in the other order: nobody waits any more, which ends the workers, which ends the thread.
     stack.callback(beside.join)
     stack.enter_context(evaluator)
@@ -107,55 +101,48 @@ def open_evaluation(trainer: "Trainer", stack: contextlib.ExitStack) -> Backgrou
     return beside
 
 
-class _Beside(BackgroundEvaluation):
-    def __init__(self, trainer: "Trainer", evaluator: Evaluator):
-        self._trainer, self._evaluator = trainer, evaluator
-        super().__init__(self.score)
+def _score(
+    trainer: "Trainer", evaluator: Evaluator, go_on: Callable[[], None], step: int, networks: list[Networks]
+) -> None:
+    """One evaluation. If it fails it is noted, and done again when the run is resumed; training goes on."""
+    before = evaluator.retries
 
-    def score(self, step: int, networks: list[Networks]) -> None:
-        """One evaluation. If it fails it is noted, and done again when the run is resumed; training goes on."""
-        trainer, before = self._trainer, self._evaluator.retries
+    def progress(seed: int, done: int, total: int) -> None:
+        go_on()
+        trainer.console.episodes(step, seed, done, total)
 
-        def progress(seed: int, done: int, total: int) -> None:
-            self.go_on()
-            trainer.console.episodes(step, seed, done, total)
-
-        weights = dict(zip(trainer.config.seeds, networks, strict=True))
-        good = {seed: weights[seed] for seed in trainer.health.good_after(step)}
-        try:
-            how = trainer.agent, good, trainer.units, trainer.config, step, trainer.run.cell(trainer.config)
-            rows = score_rows(self._evaluator, *how, progress, self._diverged)
-        except Cancelled:
-            raise
-        except Exception as error:
-            self.go_on()
-            text = " ".join(str(error).split()) or type(error).__name__
-            trainer.failed_evaluations[step] = text
-            trainer.console.loud(f"the evaluation at step {step:,} failed: {text}")
-            trainer.run.note("evaluation-failed", text, step=step)
-            return
-        finally:
-            if count := self._evaluator.retries - before:
-                self._count_retries(step, count)
-        self.go_on()
-        trainer.book.add(rows)
-        trainer.failed_evaluations.pop(step, None)
-        for seed in dict.fromkeys(row.seed for row in rows):
-            rates = {f"evaluation/task{row.task}_success": row.rate for row in rows if row.seed == seed}
-            rates["evaluation/overall_success"] = fmean(rates.values())
-            for log in trainer.logs:
-                log.scalars(seed, step, rates)
-        if rows:
-            trainer.console.scores(step, rows)
-
-    def _diverged(self, seed: int, step: int) -> None:
+    def diverged(seed: int, step: int) -> None:
         text = f"seed {seed} is not scored at step {step:,}: its policy gives actions that are not numbers"
-        self._trainer.health.refuse(seed, step)
-        self._trainer.tell("seed-stopped", text, step=step, seed=seed)
+        trainer.health.refuse(seed, step)
+        trainer.tell("seed-stopped", text, step=step, seed=seed)
 
-    def _count_retries(self, step: int, count: int) -> None:
-        run, cause = self._trainer.run, self._evaluator.last_failure
-        text = f"{count} worker{'s' * (count > 1)} of the simulator replaced, episodes repeated ({cause})"
-        self._trainer.console.say(f"step {step:>9,}  {text}")
-        run.note("worker-replaced", text, step=step)
-        run.record({"evaluation_retries": run.provenance().get("evaluation_retries", 0) + count})
+    weights = dict(zip(trainer.config.seeds, networks, strict=True))
+    good = {seed: weights[seed] for seed in trainer.health.good_after(step)}
+    try:
+        how = trainer.agent, good, trainer.units, trainer.config, step, trainer.run.cell(trainer.config)
+        rows = score_rows(evaluator, *how, progress, diverged)
+    except Cancelled:
+        raise
+    except Exception as error:
+        go_on()
+        text = " ".join(str(error).split()) or type(error).__name__
+        trainer.failed_evaluations[step] = text
+        trainer.console.loud(f"the evaluation at step {step:,} failed: {text}")
+        trainer.run.note("evaluation-failed", text, step=step)
+        return
+    finally:
+        if count := evaluator.retries - before:
+            cause = evaluator.last_failure
+            text = f"{count} worker{'s' * (count > 1)} of the simulator replaced, episodes repeated ({cause})"
+            trainer.console.say(f"step {step:>9,}  {text}")
+            trainer.run.note("worker-replaced", text, step=step)
+            known = trainer.run.provenance().get("evaluation_retries", 0)
+            trainer.run.record({"evaluation_retries": known + count})
+    go_on()
+    trainer.book.add(rows)
+    trainer.failed_evaluations.pop(step, None)
+    for seed in dict.fromkeys(row.seed for row in rows):
+        rates = {f"evaluation/task{row.task}_success": row.successes / row.episodes for row in rows if row.seed == seed}
+        trainer.curves(seed, step, rates | {"evaluation/overall_success": fmean(rates.values())})
+    if rows:
+        trainer.console.scores(step, rows)

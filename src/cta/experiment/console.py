@@ -1,22 +1,28 @@
-"""What a person sees of a run: a live progress bar on a terminal and in a notebook, plain lines elsewhere."""
+"""What is seen of a run: progress, live on a terminal and in a notebook, plain lines elsewhere; curves; memory."""
 
+import contextlib
 import io
+import os
+import resource
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import jax
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from cta.errors import CtaError, need_extra
 from cta.io.files import safe_stream
+from cta.io.text_tables import clock
 from cta.scores.schema import Score
 from cta.scores.statistics import task_scores
 
-SILENCE_S = 20.0
-"""Off a terminal, a line says what is going on after so long without one."""
+SILENCE_S = 20.0  # off a terminal, a line says what is going on after so long without one
 
 
 class RunConsole:
@@ -61,12 +67,10 @@ class RunConsole:
         self._doing, self._how_far = what, how_far
 
     def say(self, text: str) -> None:
-        """A line that stays."""
         self._spoke = time.monotonic()
         self.console.print(text, soft_wrap=True, markup=False)
 
     def loud(self, text: str) -> None:
-        """A line that stays and should not be missed."""
         self.console.print(text, soft_wrap=True, markup=False, style="bold")
 
     def waiting(self, text: str) -> None:
@@ -78,9 +82,8 @@ class RunConsole:
             self.say(text)
 
     def steps(self, done: int, total: int, rate: float) -> None:
-        """The training bar."""
         self._do("training", f": step {done:,} of {total:,}")
-        fast, left = (f"{rate:,.0f} steps/s", f"{_clock((total - done) / rate)} left") if rate else ("", "")
+        fast, left = (f"{rate:,.0f} steps/s", f"{clock((total - done) / rate)} left") if rate else ("", "")
         self._progress.update(self._train, completed=done, total=total, visible=True, rate=fast, note=left)
         self._show_in_cell()
 
@@ -101,19 +104,14 @@ class RunConsole:
         else:
             self._cell.update(bundle, raw=True)
 
-    def estimate(self, left: float, rate: float, advice: str) -> None:
-        """How long the run will take, once that is known."""
-        self.say(f"about {_clock(left)} of training at {rate:,.0f} steps/s{advice}")
-
     def metrics(self, step: int, total: int, rows: Sequence[Mapping[str, Any]], rate: float) -> None:
         """A row of train.csv, in short: every loss, averaged over seeds."""
         losses = [name for name in rows[0] if name.startswith("training/") and name.endswith("_loss")]
         text = "  ".join(f"{_short(name)} {fmean(float(row[name]) for row in rows):.4g}" for name in losses)
-        left = _clock((total - step) / rate) if rate else "?"
+        left = clock((total - step) / rate) if rate else "?"
         self.say(f"step {step:>9,}  {rate:,.0f} steps/s  left {left}  {text}")
 
     def episodes(self, step: int, seed: int, done: int, total: int) -> None:
-        """The evaluation bar."""
         self._do("evaluating", f" step {step:,}, seed {seed}: {done:,} of {total:,} episodes")
         note = f"step {step:,}, seed {seed}"
         self._progress.update(self._score, completed=done, total=total, visible=done < total, note=note)
@@ -133,11 +131,80 @@ class RunConsole:
         if means:
             self.say(f"step {step:>9,}  order of held-out trajectories: {'  '.join(means)}")
 
+    def peaks(self) -> None:
+        device = peak_device_bytes()
+        more = "" if device is None else f", device {device / 2**30:.2f} GiB"
+        self.say(f"peak memory: host {peak_host_bytes() / 2**30:.2f} GiB{more}")
+
 
 def _short(name: str) -> str:
     return name.removeprefix("training/").removesuffix("_loss").removesuffix("_order").replace("/", "·")
 
 
-def _clock(seconds: float) -> str:
-    hours, rest = divmod(int(seconds), 3600)
-    return f"{hours}:{rest // 60:02d}:{rest % 60:02d}"
+class TensorBoardLog:
+    """Event files, one folder a seed. After a resume TensorBoard drops what was logged beyond `step` before."""
+
+    def __init__(self, folder: Path, *, step: int = 0):
+        self._folder, self._step = folder, step
+        self._writers: dict[int, Any] = {}
+        self._writing = threading.Lock()  # training and evaluation log from threads of their own
+
+    def scalars(self, seed: int, step: int, values: Mapping[str, float]) -> None:
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
+        from tensorboardX.summary import scalar
+
+        with self._writing:
+            if seed not in self._writers:
+                # The writer below SummaryWriter: without its thread, in which a full disk would go unheard.
+                folder = self._folder / f"seed_{seed}"
+                folder.mkdir(parents=True, exist_ok=True)
+                self._writers[seed] = EventsWriter(str(folder / "events"), f".{os.getpid()}.{self._step}")
+                start = SessionLog(status=SessionLog.START)
+                self._writers[seed].write_event(Event(wall_time=time.time(), step=self._step + 1, session_log=start))
+            for name, value in values.items():
+                self._writers[seed].write_event(Event(wall_time=time.time(), step=step, summary=scalar(name, value)))
+            self._writers[seed].flush()
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            with contextlib.suppress(OSError):
+                writer.close()
+
+
+class WandbLog:
+    """One Weights & Biases run a seed; continued under the same id when the run resumes."""
+
+    def __init__(self, run_dir: Path, config: Mapping[str, Any], seeds: Sequence[int], group: str | None):
+        need_extra("wandb", "wandb", "--wandb")
+        import wandb  # pyright: ignore[reportMissingImports]
+
+        try:
+            common = {"project": "cta", "group": group or run_dir.name, "dir": run_dir}
+            common |= {"resume": "allow", "reinit": "create_new"}
+            self._runs = {}
+            for seed in seeds:
+                name = f"{run_dir.name}-seed{seed}"
+                own = {"name": name, "id": f"{run_dir.parent.name}-{name}", "config": {**config, "seed": seed}}
+                self._runs[seed] = wandb.init(**common, **own)
+        except wandb.Error as error:
+            why = str(error).splitlines()[0].rstrip(".")
+            raise CtaError(f"Weights & Biases: {why}; without a connection, set WANDB_MODE=offline") from error
+
+    def scalars(self, seed: int, step: int, values: Mapping[str, float]) -> None:
+        self._runs[seed].log({"step": step, **values})
+
+    def close(self) -> None:
+        for run in self._runs.values():
+            run.finish()
+
+
+def peak_host_bytes() -> int:
+    """Largest resident size of this process so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def peak_device_bytes() -> int | None:
+    """Most bytes in use on the device so far; None where the device does not count (a CPU shares the host's)."""
+    return (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")

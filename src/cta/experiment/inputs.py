@@ -8,10 +8,10 @@ from typing import Any
 import jax
 
 from cta.config import RunConfig
-from cta.data import TrajectoryDataset, environment_name, lerobot
+from cta.data import TrajectoryDataset, environment_name, is_path
 from cta.data.dataset import hold_out
-from cta.data.locations import is_path
-from cta.data.mapped import is_mapped
+from cta.data.npz import is_mapped
+from cta.data.other_formats import LEROBOT
 from cta.envs.datasets import check_fits, open_dataset, simulator_notice
 from cta.envs.names import DESK_DATASETS, KNOWN
 from cta.errors import CtaError, RunStopped
@@ -22,7 +22,6 @@ from cta.units import Normalisation, Units
 
 Datasets = tuple[TrajectoryDataset, TrajectoryDataset | None]
 _told: set[str] = set()
-"""What `tell_simulator` has said in this process."""
 
 
 def open_data(run: RunDir, config: RunConfig, *, say: Callable[[str], None], evaluates: bool) -> Datasets:
@@ -103,7 +102,7 @@ def in_units(dataset: TrajectoryDataset, units: Units) -> TrajectoryDataset:
 
 
 def tell_simulator(name: str, record: dict[str, Any] | None, say: Callable[[str], None]) -> None:
-    """Say once if scores in the simulator here are not comparable with the data; `record` is the data's."""
+    """Say, once in a process, if scores in the simulator here are not comparable with the data of this `record`."""
     notice = simulator_notice(record) if name in KNOWN and name not in DESK_DATASETS else None
     if notice and notice not in _told:
         _told.add(notice)
@@ -112,8 +111,8 @@ def tell_simulator(name: str, record: dict[str, Any] | None, say: Callable[[str]
 
 def _seen_from_run(run: RunDir, dataset: str) -> str:
     """A relative path means the folder the run was begun in; from elsewhere that is one above the run directory."""
-    if dataset.startswith(lerobot.PREFIX):
-        return lerobot.PREFIX + _seen_from_run(run, os.path.join(dataset.removeprefix(lerobot.PREFIX), ""))
+    if dataset.startswith(LEROBOT):
+        return LEROBOT + _seen_from_run(run, os.path.join(dataset.removeprefix(LEROBOT), ""))
     if not is_path(dataset) or user_path(dataset).is_absolute() or user_path(dataset).exists():
         return dataset
     places = [folder / dataset for folder in run.path.resolve().parents]
@@ -122,13 +121,11 @@ def _seen_from_run(run: RunDir, dataset: str) -> str:
 
 def _differences(known: dict, found: dict) -> list[str]:
     """What is no longer as it was when the run began, and can change a number."""
-    pairs = [
-        *((package, known.get("versions", {}).get(package), now) for package, now in found["versions"].items()),
-        ("the commit", known.get("commit"), found["commit"]),
-        ("the device", known.get("hardware", {}).get("device"), found["hardware"]["device"]),
-    ]
-    return [
-        f"notice: {what} was {was} when this run began and is {now} now: from here on its numbers can differ"
-        for what, was, now in pairs
-        if was is not None and was != now
-    ]
+
+    def seen(facts: dict) -> dict:
+        device = facts.get("hardware", {}).get("device")
+        return {**facts.get("versions", {}), "the commit": facts.get("commit"), "the device": device}
+
+    was, now = seen(known), seen(found)
+    text = "notice: {} was {} when this run began and is {} now: from here on its numbers can differ"
+    return [text.format(what, was[what], now[what]) for what in now if was.get(what) not in (None, now[what])]

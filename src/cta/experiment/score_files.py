@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,29 +14,23 @@ from cta.cpu_count import cpu_count
 from cta.envs.names import DESK_DATASETS, KNOWN
 from cta.errors import CtaError
 from cta.evaluation import Evaluator
-from cta.evaluation.evaluator import MOST_WORKERS
-from cta.evaluation.presses import PressEvaluator, press_names
+from cta.evaluation.evaluator import MOST_WORKERS, PressEvaluator, press_names
 from cta.experiment import Run
-from cta.experiment.candidates import pair_names
-from cta.experiment.facts import scoring_facts
+from cta.experiment.candidates import pair_names, scoring_facts
 from cta.experiment.scoring import policy_maker, score_rows
 from cta.experiment.weights import RULES, Candidate
 from cta.io import provenance
 from cta.io.csv_log import CsvLog, csv_text
-from cta.io.file_lock import file_lock
-from cta.io.files import write_whole
+from cta.io.files import file_lock, write_whole
 from cta.io.json_files import read_json, write_json
 from cta.ooc.evaluation import EpisodeLog, PairEvaluator, count_rows, write_logs
 from cta.ooc.pairs import HeldOut
-from cta.scores.records import PRESSES, TASKS
-from cta.scores.schema import COLUMNS, SCORED_HOW, CellKey, Score
+from cta.scores.schema import COLUMNS, PRESSES, SCORED_HOW, TASKS, CellKey, Score
 from cta.scores.store import Scores
 
 EVALUATE = "evaluate.csv"
-OOC = "ooc"
-"""Of the table and the folder of a run's own pairs."""
-Progress = Callable[[Candidate, int, int], None]
-"""Called with (what is being scored, episodes done, episodes in all)."""
+OOC = "ooc"  # of the table and the folder of a run's own pairs
+Progress = Callable[[Candidate, int, int], None]  # called with (what is being scored, episodes done, episodes in all)
 
 
 @dataclass(frozen=True)
@@ -52,27 +46,32 @@ class How:
     ask: str | None = None
     pairs: str | None = None
 
+    def config(self, item: Candidate, **more: Any) -> RunConfig:
+        """The same as the settings of a run with this policy's seed alone."""
+        return RunConfig(
+            item.agent.config, agent_name=item.key.agent, dataset=item.key.dataset, seeds=(item.seed,),
+            eval_episodes=self.episodes, eval_seed=self.eval_seed, eval_tasks=self.tasks,
+            eval_temperature=self.temperature, eval_gaussian=self.noise, **more,
+        )  # fmt: skip
 
-class Players(AbstractContextManager):
+
+class Players(ExitStack):
     """Plays policies one after the other; the workers are kept from one to the next of the same dataset."""
 
     def __init__(self, how: How, progress: Progress, own: Evaluator | None = None):
+        super().__init__()
         self.how, self._progress, self._own = how, progress, own
         if how.workers is not None and how.workers < 1:
             raise CtaError(f"--workers is at least 1, not {how.workers}")
         self.workers = min(cpu_count(), MOST_WORKERS) if how.workers is None else how.workers
         self._asked: Any = None
-        self._evaluator: Evaluator | None = None
+        self._evaluator = own and self.enter_context(own)
 
     def play(self, item: Candidate, pairs: HeldOut | None) -> tuple[list[Score], list[EpisodeLog], dict[str, Any]]:
         """The rows of one policy, of held-out pairs the event logs they were counted from, and how it was done."""
         how, evaluator = self.how, self._open(item.key.dataset, pairs)
-        config = RunConfig(
-            item.agent.config, agent_name=item.key.agent, dataset=item.key.dataset, seeds=(item.seed,),
-            eval_episodes=how.episodes, eval_seed=how.eval_seed, eval_tasks=how.tasks, eval_temperature=how.temperature,
-            eval_gaussian=how.noise,
-        )  # fmt: skip
         told, begin, networks = partial(self._progress, item), time.monotonic(), item.load()
+        config = how.config(item)
         policies = policy_maker(item.agent, networks, item.units, config, item.seed)
         logs: list[EpisodeLog] = []
         if isinstance(evaluator, PairEvaluator):
@@ -102,21 +101,13 @@ class Players(AbstractContextManager):
                 raise CtaError(f"{dataset} belongs to no known environment: give yours with --env module:factory")
             options = {"episodes": self.how.episodes, "seed": self.how.eval_seed, "workers": self.workers}
             if pairs is not None:
-                self._evaluator = PairEvaluator(dataset, pairs, **options)
+                opened = PairEvaluator(dataset, pairs, **options)
             elif self.how.ask == PRESSES:
-                self._evaluator = PressEvaluator(dataset, most=self.how.tasks, **options)
+                opened = PressEvaluator(dataset, most=self.how.tasks, **options)
             else:
-                self._evaluator = Evaluator(dataset, workers=self.workers)
-            self._asked = asked
+                opened = Evaluator(dataset, workers=self.workers)
+            self._evaluator, self._asked = self.enter_context(opened), asked
         return self._evaluator
-
-    def close(self) -> None:
-        for evaluator in (self._evaluator, self._own):
-            if evaluator is not None:
-                evaluator.close()
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 def score_into(scores: Scores, item: Candidate, players: Players, *, again: bool = False) -> bool:
@@ -152,11 +143,7 @@ def score_run(run: Run, items: Iterable[Candidate], players: Players, env: str =
 
 
 def ask_run(run: Run, items: Iterable[Candidate], held_out: HeldOut, players: Players, name: str = OOC) -> list[Score]:
-    """Ask a run's policies for held-out pairs.
-
-    Writes the event logs to RUN/NAME/step_N/seed_S.jsonl.gz, and the rows that are counted from them to RUN/NAME.csv.
-    RUN/NAME/record.json says how it was done.
-    """
+    """Ask a run's policies for pairs: logs to RUN/NAME/step_N/seed_S.jsonl.gz, facts beside, counts to RUN/NAME.csv."""
     facts_file, mine = run.path / name / "record.json", _facts(held_out)
     for facts in (read_json(facts_file) if facts_file.exists() else {}).values():
         # Numbers of different pairs never stand in one table, where they would be averaged.

@@ -1,7 +1,4 @@
-"""Turning weights into rows of eval.csv or offline.csv; which seeds are still well, and which rows are still to come.
-
-Which checkpoints a run keeps follows from that.
-"""
+"""Turning weights into rows of eval.csv or offline.csv; which seeds are well, rows to come, and checkpoints to keep."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,8 +21,8 @@ from cta.scores.schema import CellKey, Score
 from cta.scores.statistics import LAST_EVALUATIONS
 from cta.units import Units
 
-Reason = dict[str, int | str]
-"""{"step": when, "loss": which}"""
+Steps = Collection[int]
+Reason = dict[str, int | str]  # {"step": when, "loss": which}
 
 
 def policy_maker(
@@ -68,10 +65,7 @@ def score_rows(
 
 
 class Health:
-    """The seeds that diverged (NaN or inf), kept in `provenance.json` under `stopped`.
-
-    The truth is in the checkpoint (`TrainState.bad`); this is a copy for people and for commands that read runs.
-    """
+    """The seeds that diverged, as `provenance.json` has them under `stopped`; the truth is in `TrainState.bad`."""
 
     def __init__(self, run: RunDir, seeds: Sequence[int]):
         self._run, self._seeds = run, tuple(seeds)
@@ -83,7 +77,7 @@ class Health:
 
     def update(self, bad: Sequence[Mapping[str, int]]) -> list[int]:
         """Take in the first bad step of each loss of each seed; returns the seeds that are new."""
-        found: dict[int, Reason] = {}
+        found = {}
         for seed, losses in zip(self._seeds, bad, strict=True):
             if losses and self.stopped.get(seed, {}).get("loss") in (None, "actions"):
                 step = min(losses.values())
@@ -109,17 +103,8 @@ class Health:
         return [seed for seed in self._seeds if seed in self.live or int(self.stopped[seed]["step"]) > step]
 
 
-def stopped_seeds(run: RunDir) -> dict[int, Reason]:
-    """The seeds of a run that diverged (NaN or inf), as its record has them."""
-    record = run.provenance().get("stopped", {})
-    try:
-        return {int(seed): {"step": int(why["step"]), "loss": str(why["loss"])} for seed, why in record.items()}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise CtaError(f"{run.path}/provenance.json: 'stopped' is not a list of seeds with step and loss") from error
-
-
 def describe(seed: int, reason: Reason) -> str:
-    return f"seed {seed} stopped at step {reason['step']:,}: {reason['loss']} diverged (NaN, inf, or exploded)"
+    return f"seed {seed} stopped at step {int(reason['step']):,}: {reason['loss']} diverged (NaN, inf, or exploded)"
 
 
 class ScoreBook:
@@ -131,8 +116,8 @@ class ScoreBook:
     def due(self, upto: int) -> list[int]:
         """Steps up to here at which the run is evaluated."""
         every = self._config.eval_interval
-        steps = {*range(every, upto + 1, every)} if every else set()
-        return sorted(steps | ({upto} if every and upto == self._config.steps else set()))
+        steps = [*range(every, upto + 1, every)] if every else []
+        return [*steps, upto] if every and upto == self._config.steps and upto % every else steps
 
     def unscored(self, upto: int) -> list[int]:
         """Evaluation steps up to here that the file does not hold in full."""
@@ -167,19 +152,12 @@ class ScoreBook:
 
 
 def steps_to_keep(
-    steps: Sequence[int],
-    *,
-    last: int,
-    planned: Collection[int],
-    evaluated: Collection[int],
-    unscored: Collection[int],
-    healthy: Mapping[int, list[bool] | None],
+    steps: Sequence[int], *, last: int, planned: Steps, evaluated: Steps, unscored: Steps, healthy: Mapping[int, Any]
 ) -> set[int]:
     """Of the stored `steps`: the `last` few (0: all), those a score comes from, and what may be needed again.
 
     The last few are `planned` ones: a checkpoint that a signal left stays until there is a newer one. A score is the
-    mean of the last three evaluations, so the last three `evaluated` steps stay; so do those whose evaluation is still
-    to be done, and the newest one of every seed from before it diverged (NaN or inf).
+    mean of the last three `evaluated` steps. The newest one of every seed from before it diverged stays, too.
     """
     if last == 0:
         return set(steps)
@@ -201,18 +179,16 @@ class OfflineBook:
         self._config, self._agent, self._held_out = config, agent, held_out
 
     def trim(self, upto: int) -> None:
-        """Drop the rows a resumed run writes again."""
         self._log.keep(lambda row: whole_number(row, "step", self._log.path) <= upto)
 
     def measure(self, step: int, networks: Sequence[Networks], seeds: Sequence[int]) -> list[dict[str, Any]]:
         """Measure and write the rows of one step, for those `seeds` of the run; `networks` are those of all seeds."""
         rows = []
         for seed, weights in zip(self._config.seeds, networks, strict=True):
-            orders = trajectory_order(self._agent, weights, self._held_out) if seed in seeds else {}
-            if not orders:
-                continue
-            row = {"dataset": self._config.dataset_name, "agent": self._config.agent_name, "seed": seed, "step": step}
-            row["episodes"] = len(next(iter(orders.values())))
-            rows.append(row | {name: float(np.mean(values)) for name, values in orders.items()})
+            if seed in seeds and (orders := trajectory_order(self._agent, weights, self._held_out)):
+                whose = {"dataset": self._config.dataset_name, "agent": self._config.agent_name, "seed": seed}
+                episodes = len(next(iter(orders.values())))
+                means = {name: float(np.mean(values)) for name, values in orders.items()}
+                rows.append({**whose, "step": step, "episodes": episodes, **means})
         self._log.append(rows)
         return rows

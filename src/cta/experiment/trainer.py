@@ -12,31 +12,23 @@ from cta.config import RunConfig
 from cta.data import TrajectoryDataset
 from cta.envs.names import KNOWN
 from cta.errors import CtaError, RunStopped
+from cta.exit_codes import Stop
 from cta.experiment.background import BackgroundEvaluation, open_evaluation
-from cta.experiment.console import RunConsole
+from cta.experiment.console import RunConsole, TensorBoardLog, WandbLog, peak_device_bytes, peak_host_bytes
 from cta.experiment.inputs import in_units, open_data, run_units
-from cta.experiment.run_dir import RunDir
+from cta.experiment.run_dir import RunDir, now
 from cta.experiment.scoring import Health, OfflineBook, ScoreBook, describe, steps_to_keep
-from cta.experiment.signals import Stop
-from cta.io.csv_log import whole_number
+from cta.io.csv_log import CsvLog, whole_number
+from cta.io.text_tables import clock
 from cta.training.checkpoints import Checkpoints, Damaged, healthy_seeds
-from cta.training.fast import FastLearner, make_learner, product_precision, unfused
+from cta.training.fast import FastLearner, ImageLearner, make_learner, product_precision, unfused
 from cta.training.learner import TrainState, spec_of
-from cta.training.logs import MetricLog, TensorBoardLog, WandbLog
-from cta.training.memory import describe_peaks, peak_device_bytes, peak_host_bytes
-from cta.training.seeds import SeedGroup, split_seeds
-from cta.training.source import open_source
+from cta.training.seeds import SeedGroup, open_source, split_seeds
 from cta.units import UNKNOWN
 
-BLOCK = 500
-"""Largest number of steps between two looks at the clock and at signals."""
-GRAINS = 20
-"""The same in programs of many steps each, where there are such: an accelerator waits while the host looks."""
-
-MEASURABLE_S = 0.3
-"""A block that took at least so long tells the speed of a run."""
-LONG_S = 3600.0
-"""A training on a CPU for which small networks are suggested."""
+BLOCK = 500  # largest number of steps between two looks at the clock and at signals
+GRAINS = 20  # the same in programs of many steps each, where there are such: an accelerator waits while the host looks
+LONG_S = 3600.0  # a training on a CPU for which small networks are suggested
 
 
 class Interrupted(Exception):
@@ -46,17 +38,16 @@ class Interrupted(Exception):
 class Trainer:
     """A run in progress. `train` continues from where the run directory, which this process has locked, stands."""
 
-    def __init__(self, run: RunDir, config: RunConfig, console: RunConsole, *, unverified: bool = False):
+    def __init__(self, run: RunDir, config: RunConfig, console: RunConsole):
         self.run, self.config, self.console = run, config, console
         self.agent = find(config.agent_name).build(config.agent)
         self.health = Health(run, config.seeds)
         self.book = ScoreBook(run, config, self.health)
         self.units = UNKNOWN
         self.offline: OfflineBook | None = None
-        self.logs: list[MetricLog] = []
+        self.logs: list[TensorBoardLog | WandbLog] = []
         self.failed_evaluations: dict[int, str] = {}
         self._stop = Stop()
-        self._unverified = unverified
         self._resume = f"{run.resume_command} continues"
         self.step = self._log_size = 0
         self._rate, self._compiled, self._estimated = 0.0, False, False
@@ -73,7 +64,7 @@ class Trainer:
             train = in_units(train, self.units)
             validation = None if validation is None else in_units(validation, self.units)
             options: Any = {"keep": self._to_keep, "notice": partial(self.tell, "changed"), "config": config}
-            checkpoints = Checkpoints(self.run.checkpoints, create=True, unverified=self._unverified, **options)
+            checkpoints = Checkpoints(self.run.checkpoints, create=True, unverified=self.run.unverified, **options)
             checkpoints.clear_remains()
             stack.callback(checkpoints.close)
             if validation is not None and config.eval_interval and not self.evaluates:
@@ -90,7 +81,7 @@ class Trainer:
             evaluation = open_evaluation(self, stack) if self.evaluates else None
             if evaluation is not None:
                 for step, networks in unscored.items():
-                    evaluation.submit(step, networks, give_up=self._stop.asked)
+                    evaluation.submit(step, networks, give_up=self._stop.is_set)
             elif config.eval_interval:
                 instead = "; the order of held-out trajectories is measured instead" if self.offline else ""
                 console.say(f"{config.dataset_name} belongs to no known environment: no rollouts{instead}")
@@ -99,15 +90,15 @@ class Trainer:
             if evaluation is not None:
                 if count := evaluation.pending:
                     console.say(f"training is done; waiting for {count} evaluation{'s' * (count > 1)}")
-                if not evaluation.finish(give_up=self._stop.asked) or (self._stop and self.book.unscored(group.step)):
+                if not evaluation.finish(give_up=self._stop.is_set) or (self._stop and self.book.unscored(group.step)):
                     raise self._interrupted(group.step, " before it was scored")
             checkpoints.prune()  # some were kept only to be scored
-        console.say(describe_peaks())
+        console.peaks()
         if failed := self.failed_evaluations:
-            steps, again = ", ".join(f"{step:,}" for step in sorted(failed)), f"{self.run.resume_command} tries again"
+            steps = ", ".join(f"{step:,}" for step in sorted(failed))
             why = f"trained, but not scored at step {steps} ({failed[max(failed)]})"
-            raise RunStopped(f"{self.run.path}: {why}; {again}")
-        self.run.record({"finished": time.strftime("%Y-%m-%dT%H:%M:%S%z")})
+            raise RunStopped(f"{self.run.path}: {why}; {self.run.resume_command} tries again")
+        self.run.record({"finished": now()})
 
     @property
     def evaluates(self) -> bool:
@@ -122,7 +113,7 @@ class Trainer:
     def _seed_group(self, train: TrajectoryDataset, validation: TrajectoryDataset | None) -> SeedGroup:
         spec = spec_of(train)
         learner = make_learner(self.agent, spec, block=BLOCK, kernels=self.config.kernels)
-        kernels = "fused" if isinstance(learner, FastLearner) else "plain"
+        kernels = "fused" if isinstance(learner, FastLearner | ImageLearner) else "plain"
         why = None if kernels == "fused" or self.config.kernels == "plain" else unfused(self.agent, spec)
         if why and jax.default_backend() == "gpu":
             self.console.loud(f"training runs without fused kernels, several times slower on a large GPU: {why}")
@@ -131,10 +122,7 @@ class Trainer:
         return SeedGroup(learner, self.config.seeds, open_source(train), held_out)
 
     def _restore(self, group: SeedGroup, checkpoints: Checkpoints) -> dict[int, list[Networks]]:
-        """Continue from the newest whole checkpoint, if any, and drop what was logged after it.
-
-        Returns the weights of the evaluations that are due and not in eval.csv.
-        """
+        """Continue from the newest whole checkpoint, if any; returns the weights of evaluations not in eval.csv."""
         state = self._newest(group, checkpoints)
         if state is not None:
             group.restore(state)
@@ -142,7 +130,7 @@ class Trainer:
             self.run.note("resumed", "", step=group.step)
         self.step = group.step
         self._check_numbers(group)
-        log = self.run.train_log()
+        log = CsvLog(self.run.path / "train.csv")
         log.keep(lambda row: whole_number(row, "step", log.path) <= group.step)
         logged = str(group.step // self.config.log_interval * self.config.log_interval)
         if logged != "0" and not any(row["step"] == logged for row in log.read()):
@@ -153,11 +141,10 @@ class Trainer:
         if not self.evaluates:
             return {}
         self.book.trim(group.step)
-        unscored: dict[int, list[Networks]] = {}
+        unscored = {}
         for step in self.book.unscored(group.step):
             try:
-                stacked = checkpoints.load_networks(step, group.structure.networks)
-                unscored[step] = split_seeds(stacked, len(self.config.seeds))
+                unscored[step] = split_seeds(checkpoints.load_networks(step, group.structure.networks))
             except CtaError as error:
                 self.tell("evaluation-lost", f"the evaluation at step {step:,} is lost: {error}", step=step)
         return unscored
@@ -170,14 +157,19 @@ class Trainer:
                 aside = checkpoints.set_aside(step)
                 older = max((s for s in checkpoints.steps() if s < step), default=None)
                 back = "from the beginning" if older is None else f"from step {older:,}"
-                self.console.loud(f"{error}; kept as {aside.name}, continuing {back}")
-                self.run.note("checkpoint-damaged", str(error), step=step)
+                self.tell(
+                    "checkpoint-damaged", str(error), step=step, more=f"; kept as {aside.name}, continuing {back}"
+                )
         return None
 
-    def tell(self, kind: str, text: str, *, step: int | None = None, seed: int | None = None) -> None:
-        """What should not be missed, on the terminal and in events.csv."""
-        self.console.loud(text)
+    def tell(self, kind: str, text: str, *, step: int | None = None, seed: int | None = None, more: str = "") -> None:
+        """What should not be missed, on the terminal (there with `more`) and in events.csv."""
+        self.console.loud(f"{text}{more}")
         self.run.note(kind, text, step=self.step if step is None else step, seed=seed)
+
+    def curves(self, seed: int, step: int, values: dict[str, float]) -> None:
+        for log in self.logs:
+            log.scalars(seed, step, values)
 
     def _to_keep(self, steps: list[int]) -> set[int]:
         """Asked by the thread that writes checkpoints, after each of them."""
@@ -224,7 +216,7 @@ class Trainer:
                 snapshot = snapshot or group.snapshot()
                 checkpoints.save(snapshot)
                 if scored and evaluation is not None:
-                    evaluation.submit(step, split_seeds(snapshot.networks, len(config.seeds)), give_up=self._stop.asked)
+                    evaluation.submit(step, split_seeds(snapshot.networks), give_up=self._stop.is_set)
             if stop and step < config.steps:
                 checkpoints.wait()
                 raise self._interrupted(step)
@@ -233,8 +225,7 @@ class Trainer:
         rows = book.measure(group.step, group.networks(), self.health.live)
         for row in rows:
             orders = {f"offline/{name}": value for name, value in row.items() if name.endswith("_order")}
-            for log in self.logs:
-                log.scalars(row["seed"], group.step, orders)
+            self.curves(row["seed"], group.step, orders)
         self.console.orders(group.step, rows)
 
     def _advance(self, group: SeedGroup, count: int) -> int:
@@ -245,7 +236,7 @@ class Trainer:
         seconds = time.perf_counter() - begin
         if self._compiled:
             self._rate = count / seconds
-            if seconds > MEASURABLE_S and not self._estimated:
+            if seconds > 0.3 and not self._estimated:  # long enough to tell the speed of a run
                 self._estimate((self.config.steps - group.step) / self._rate)
         self._compiled = True
         self.console.steps(group.step, self.config.steps, self._rate)
@@ -255,15 +246,14 @@ class Trainer:
         self._estimated = True
         large = self.config.size == "paper" and jax.default_backend() == "cpu" and left > LONG_S
         advice = "; on a CPU `--size small` takes small networks, or give fewer --steps" if large else ""
-        self.console.estimate(left, self._rate, advice)
+        self.console.say(f"about {clock(left)} of training at {self._rate:,.0f} steps/s{advice}")
 
     def _check_numbers(self, group: SeedGroup) -> None:
         """Stop the seeds that diverged since the last look; the others continue."""
         for seed in self.health.update(group.bad()):
             group.stop(self.config.seeds.index(seed))
-            text = describe(seed, self.health.stopped[seed])
-            self.console.loud(f"{text}; {len(self.health.live)} of {len(self.config.seeds)} seeds continue")
-            self.run.note("seed-stopped", text, step=group.step, seed=seed)
+            more = f"; {len(self.health.live)} of {len(self.config.seeds)} seeds continue"
+            self.tell("seed-stopped", describe(seed, self.health.stopped[seed]), step=group.step, seed=seed, more=more)
 
     def _log(self, group: SeedGroup, count: int) -> None:
         clocks = {"steps_per_s": round(self._rate, 2), "time_cpu_s": round(time.process_time(), 1)}
@@ -276,9 +266,8 @@ class Trainer:
             metrics = {f"training/{name}": value for name, value in training.items()}
             metrics |= {f"validation/{name}": value for name, value in validation.items()}
             rows.append({"seed": seed, "step": group.step, **metrics, **clocks})
-            for log in self.logs:
-                log.scalars(seed, group.step, metrics | {"training/steps_per_s": self._rate})
-        log = self.run.train_log()
+            self.curves(seed, group.step, metrics | {"training/steps_per_s": self._rate})
+        log = CsvLog(self.run.path / "train.csv")
         if log.size() < self._log_size:
             self.tell("changed", f"{log.path} was emptied or removed while the run wrote to it: earlier rows are lost")
         log.append(rows)

@@ -1,7 +1,6 @@
 """What can be scored, one seed at one step; and files of weights that can act and no more: what `agent.act` reads.
 
-Everything needed to use them travels inside: dataset, agent, its settings, shapes of the data, and the facts of the
-training that the record of the results will hold. A file can be scored on any machine with the simulator.
+Everything needed to score them on another machine travels inside: dataset, agent, settings, shapes, facts of training.
 """
 
 import json
@@ -23,12 +22,10 @@ from cta.config import from_dict, to_dict
 from cta.envs.names import KNOWN
 from cta.errors import CtaError
 from cta.experiment.run_dir import cell_key, cut_of
-from cta.io.json_files import check_shape, parse_json
-from cta.io.shapes import TRAINING, check_data
+from cta.io.json_files import TRAINING, check_data, check_shape, parse_json
 from cta.ooc.components import find_layout
 from cta.ooc.pairs import HeldOut, held_out_of, parse_held_out
-from cta.scores.records import PAIRS
-from cta.scores.schema import CellKey
+from cta.scores.schema import PAIRS, CellKey
 from cta.scores.store import DEFAULT
 from cta.training.checkpoints import flatten
 from cta.units import Units
@@ -37,10 +34,11 @@ from cta.validation import LARGEST
 Precision = Literal["float32", "float16", "bfloat16"]
 DTYPES: dict[str, Any] = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 FORMAT = "cta-weights-1"
+SUFFIX = ".safetensors"
+WEIGHTS = "weights"  # the folder of a results folder whose files are to be scored into it; others are policies to keep
 MOST_COLUMNS = 2**24
 MOST_PAIRS = 1000
-RULES = ("pair", "thresholds", "event_thresholds")
-"""What a record of a cut says of its pairs."""
+RULES = ("pair", "thresholds", "event_thresholds")  # what a record of a cut says of its pairs
 SHAPE = {"format!": str, "dataset!": str, "agent!": str, "settings!": dict, "seed!": int, "steps!": [int]}
 SHAPE |= {"observation_shape!": [int], "action_dim!": int, "precision!": str, "training!": TRAINING}
 """Of what a file says of itself."""
@@ -48,7 +46,7 @@ SHAPE |= {"observation_shape!": [int], "action_dim!": int, "precision!": str, "t
 
 @dataclass(frozen=True)
 class Candidate:
-    """One seed at one step that can be scored. `home`: the results folder it lies in."""
+    """One seed at one step that can be scored. `home`: the results folder it is scored into."""
 
     key: CellKey
     agent: Agent
@@ -66,10 +64,7 @@ class Candidate:
         return f"{self.key.name}, seed {self.seed}, step {self.step:,}"
 
     def held_out(self, ask: str | None = None, pairs: str | Path | None = None) -> HeldOut | None:
-        """The pairs that it is asked for; None: the world's tasks.
-
-        By default those that were cut out of its data, if any were; `ask` says tasks or pairs, `pairs` which file.
-        """
+        """The pairs (of a file `pairs`; by default those cut out of its data) that it is asked for; None: tasks."""
         cut = cut_of(self.training.get("data") or {})
         asked = ask == PAIRS or pairs is not None or (ask is None and cut is not None)
         return held_out_pairs(self.key.dataset, cut, pairs) if asked else None
@@ -149,7 +144,7 @@ def open_weights(path: Path) -> list[Candidate]:
     unit = facts["dataset"] in KNOWN
     units = Units.of_facts(facts.get("units"), spec.observation_shape, spec.action_dim, unit=unit, where=str(path))
     folder = path.expanduser().absolute().parent
-    home = folder.parent if folder.name == "weights" else DEFAULT
+    home = folder.parent if folder.name == WEIGHTS else path.expanduser().absolute().with_suffix("")
     # Earlier versions kept what belongs to held-out pairs in a folder `ooc` of the results.
     if home.name == "ooc" and cut_of(data) is not None:
         home = home.parent
@@ -161,7 +156,7 @@ def open_weights(path: Path) -> list[Candidate]:
 
 
 def _networks(path: Path, agent: Agent, spec: Spec, step: int) -> Networks:
-    """Networks in float32 in which everything that acting does not read is zero."""
+    """Networks in float32 in which everything that acting does not read is NaN: nobody may use it unawares."""
     structure, needed = network_shapes(agent, spec), read_by_act(agent, spec)
     with safe_open(path, framework="np") as file:
         stored = set(file.keys())
@@ -169,21 +164,18 @@ def _networks(path: Path, agent: Agent, spec: Spec, step: int) -> Networks:
         for name, leaf in flatten(structure).items():
             key = f"{step}/{name}"
             if key in stored:
-                leaves.append(_fitted(file.get_tensor(key), leaf.shape, f"{path}: '{key}'"))
+                array, where = file.get_tensor(key), f"{path}: '{key}'"
+                if array.shape != leaf.shape or array.dtype not in DTYPES.values():
+                    found = f"has shape {array.shape} of {array.dtype}"
+                    raise CtaError(f"{where} {found}, this agent's is {leaf.shape} of floats")
+                if not np.isfinite(array := array.astype(np.float32)).all():
+                    raise CtaError(f"{where} has values that are not finite: the file is damaged")
+                leaves.append(array)
             elif name in needed:
                 raise CtaError(f"{path}: '{key}' is missing; was the file written by another version?")
             else:
-                leaves.append(np.broadcast_to(np.float32(0), leaf.shape))
+                leaves.append(np.broadcast_to(np.float32(np.nan), leaf.shape))
     return jax.tree.unflatten(jax.tree.structure(structure), leaves)
-
-
-def _fitted(array: np.ndarray, shape: tuple[int, ...], where: str) -> np.ndarray:
-    if array.shape != shape or array.dtype not in DTYPES.values():
-        raise CtaError(f"{where} has shape {array.shape} of {array.dtype}, this agent's is {shape} of floats")
-    array = array.astype(np.float32)
-    if not np.isfinite(array).all():
-        raise CtaError(f"{where} has values that are not finite: the file is damaged")
-    return array
 
 
 def _facts(path: Path) -> dict[str, Any]:
@@ -194,7 +186,7 @@ def _facts(path: Path) -> dict[str, Any]:
         with safe_open(path, framework="np") as file:
             text = (file.metadata() or {})["cta"]
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise CtaError(f"{path}: not a file of weights written by `cta reproduce` ({error})") from error
+        raise CtaError(f"{path}: not a file of weights written by cta ({error})") from error
     facts = parse_json(text, str(path))
     if isinstance(agent := facts.get("agent"), str):
         find_stored(agent, path)  # the first thing to know, if it is a stranger's code

@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -23,24 +23,21 @@ from safetensors.numpy import save
 from cta.agents import Networks
 from cta.agents.policy import QUESTIONS, GoalPolicy, answer
 from cta.config import to_dict
-from cta.errors import CtaError
+from cta.errors import CtaError, need_extra
 from cta.experiment import Run, RunPolicy
 from cta.experiment.weights import arrays_read
 from cta.export import load as loader
 from cta.io import provenance
-from cta.io.files import user_path, write_whole
+from cta.io.files import user_path, write_errors, write_whole
 from cta.io.json_files import write_json
 from cta.training.checkpoints import flatten, unflatten
 
 PLATFORMS = ("cpu", "cuda")
 TOLERANCE = 1e-4
-"""Difference between an exported action in [-1,1] and the original one that counts as rounding, in float32.
-
-One in a hundred may differ a hundred times as much: an agent that scales the difference of two nearly equal codes to a
-fixed length scales its rounding, too, and ONNX's convolutions round otherwise than JAX's.
-"""
-CHECKED = 4, 250
-"""Batches, and pairs in each, on which an export is compared with the run."""
+"""Difference between an exported action in [-1,1] and the original one that counts as rounding, in float32. One in a
+hundred may differ a hundred times as much: an agent that scales the difference of two nearly equal codes to a fixed
+length scales its rounding, too, and ONNX's convolutions round otherwise than JAX's."""
+CHECKED = 4, 250  # batches, and pairs in each, on which an export is compared with the run
 Format = Literal["stablehlo", "onnx"]
 
 
@@ -52,25 +49,21 @@ def export_policy(
     seed: int | None = None,
     step: int | None = None,
 ) -> Path:
-    """Write the policy of a run's seed (default: the first not diverged) at a checkpoint (default: the newest).
-
-    The folder `out` appears when it is complete and its actions agree with the run's.
-    """
+    """The policy of a run's seed (default: the first not diverged) at a checkpoint (default: the newest), checked."""
     run = run if isinstance(run, Run) else Run(run)
     out = user_path(out)
     if out.exists():
         raise CtaError(f"{out} exists already: give --out a new folder")
-    if format == "onnx" and find_spec("onnx") is None:
-        raise CtaError("--format onnx needs the onnx package: pip install 'cta[onnx]'")
+    if format == "onnx":
+        need_extra("onnx", "onnx", "--format onnx")
     policy = run.policy(seed=seed, step=step)
     fresh = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
-        fresh.parent.mkdir(parents=True, exist_ok=True)
-        _write(policy, fresh, run, format)
-        _check(policy, fresh, format)
-        os.replace(fresh, out)
-    except OSError as error:
-        raise CtaError(f"{out}: cannot be written ({error.strerror or error})") from error
+        with write_errors(out):
+            fresh.parent.mkdir(parents=True, exist_ok=True)
+            _write(policy, fresh, run, format)
+            _check(policy, fresh, format)
+            os.replace(fresh, out)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
     return out
@@ -81,8 +74,7 @@ def _write(policy: RunPolicy, folder: Path, run: Run, format: Format) -> None:
         write_whole(folder / file, content)
         return {"file": file, "sha256": hashlib.sha256(content).hexdigest(), **facts}
 
-    make = {"stablehlo": _stablehlo, "onnx": _onnx}[format]
-    programs = {name: make(policy.networks, *parts) for name, parts in _functions(policy).items()}
+    programs = {name: _program(policy.networks, format, *parts) for name, parts in _functions(policy).items()}
     functions = {name: stored(f"{name}.{format}", **program) for name, program in programs.items()}
     functions["act"]["memory"] = functions["act"]["outputs"][1:]
     arrays = flatten(policy.networks)
@@ -117,12 +109,8 @@ def _write(policy: RunPolicy, folder: Path, run: Run, format: Format) -> None:
     write_whole(folder / "load.py", Path(str(loader.__file__)).read_bytes())
 
 
-Parts = tuple[Callable[..., tuple[Any, ...]], dict[str, Any], str]
-"""A function of (networks, *inputs), the shapes of its inputs by name, and the name of its first output."""
-
-
-def _functions(policy: GoalPolicy) -> dict[str, Parts]:
-    """`act` and whatever the agent can answer, for any batch size."""
+def _functions(policy: GoalPolicy) -> dict[str, tuple[Callable[..., tuple], dict[str, Any], str]]:
+    """`act` and what the agent can answer: functions of (networks, *inputs), shapes of inputs, name of first output."""
     agent, see = policy.agent, policy.units.see
     (batch,) = jax.export.symbolic_shape("b")
     pair = jax.ShapeDtypeStruct((batch, *policy.spec.observation_shape), _dtype(policy))
@@ -140,7 +128,7 @@ def _functions(policy: GoalPolicy) -> dict[str, Parts]:
         return (policy.units.act(actions), *jax.tree.leaves(after))
 
     names = ["observations", "goals", "temperature", "seed", "call", *(f"memory{i}" for i in range(len(cells)))]
-    found: dict[str, Parts] = {"act": (act, dict(zip(names, [pair, pair, *scalars, *cells], strict=True)), "actions")}
+    found: dict[str, Any] = {"act": (act, dict(zip(names, [pair, pair, *scalars, *cells], strict=True)), "actions")}
     for question in QUESTIONS:
         function = answer(agent, question)
         try:
@@ -152,69 +140,61 @@ def _functions(policy: GoalPolicy) -> dict[str, Parts]:
     return found
 
 
-def _stablehlo(networks: Networks, function: Callable[..., Any], inputs: dict[str, Any], output: str) -> dict[str, Any]:
-    """A function as StableHLO of (flat weights, *inputs), of those weights that it reads."""
+def _program(
+    networks: Networks, format: Format, function: Callable[..., Any], inputs: dict[str, Any], output: str
+) -> dict[str, Any]:
+    """The program of a function, with what is to be known about it."""
+    made = jax.eval_shape(function, networks, *inputs.values())
+    # A name has one meaning in an ONNX model, so what is remembered has another name when it comes out.
+    memory = "next_memory" if format == "onnx" else "memory"
+    outputs = [output, *(f"{memory}{i}" for i in range(len(made) - 1))]
+    if format == "onnx":
+        from cta.export.onnx_model import to_onnx
+
+        content, read = to_onnx(function, networks, list(flatten(networks)), inputs, outputs)
+    else:
+        content, read = _to_stablehlo(function, networks, list(inputs.values()))
+
+    def fact(name: str, value: Any) -> dict[str, Any]:
+        shape = [size if isinstance(size, int) else str(size) for size in value.shape]
+        return {"name": name, "shape": shape, "dtype": str(value.dtype)}
+
+    facts = {"inputs": list(map(fact, inputs, inputs.values())), "outputs": list(map(fact, outputs, made))}
+    return {"content": content, "weights": read, **facts}
+
+
+def _to_stablehlo(function: Callable[..., Any], networks: Networks, inputs: list[Any]) -> tuple[bytes, list[str]]:
+    """A function of (flat weights, *inputs), and the names of those weights that it reads."""
     shapes = flatten(jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), networks))
 
     def of_flat(weights: dict[str, Any], *values: Any) -> Any:
-        unread = {name: jnp.zeros(leaf.shape, leaf.dtype) for name, leaf in shapes.items() if name not in weights}
-        whole: Any = {**unread, **weights}
+        whole: Any = {name: jnp.zeros(leaf.shape, leaf.dtype) for name, leaf in shapes.items()} | weights
         return function(unflatten(networks, whole, "weights"), *values)
 
-    read = sorted(arrays_read(function, networks, *map(_one, inputs.values())))
-    exported = jax.export.export(jax.jit(of_flat), platforms=PLATFORMS)
-    made = exported({name: shapes[name] for name in read}, *inputs.values())
-    outputs = [output, *(f"memory{i}" for i in range(len(made.out_avals) - 1))]
-    return {"content": bytes(made.serialize()), "weights": read, **_facts(inputs, outputs, made.out_avals)}
-
-
-def _onnx(networks: Networks, function: Callable[..., Any], inputs: dict[str, Any], output: str) -> dict[str, Any]:
-    """A function as an ONNX model of its inputs, which holds the weights that it reads."""
-    from cta.export.onnx_model import to_onnx
-
-    made = jax.eval_shape(function, networks, *inputs.values())
-    # A name has one meaning in a model, so what is remembered has another name when it comes out.
-    outputs = [output, *(f"next_memory{i}" for i in range(len(made) - 1))]
-    content, read = to_onnx(function, networks, list(flatten(networks)), inputs, outputs)
-    return {"content": content, "weights": read, **_facts(inputs, outputs, made)}
-
-
-def _facts(inputs: dict[str, Any], outputs: list[str], made: Sequence[Any]) -> dict[str, Any]:
-    return {"inputs": list(map(_fact, inputs, inputs.values())), "outputs": list(map(_fact, outputs, made))}
-
-
-def _one(value: Any) -> Any:
-    """The shape of a batch of one."""
-    return jax.ShapeDtypeStruct([size if isinstance(size, int) else 1 for size in value.shape], value.dtype)
-
-
-def _fact(name: str, value: Any) -> dict[str, Any]:
-    shape = [size if isinstance(size, int) else str(size) for size in value.shape]
-    return {"name": name, "shape": shape, "dtype": str(value.dtype)}
+    single = [jax.ShapeDtypeStruct([n if isinstance(n, int) else 1 for n in x.shape], x.dtype) for x in inputs]
+    read = sorted(arrays_read(function, networks, *single))
+    made = jax.export.export(jax.jit(of_flat), platforms=PLATFORMS)({name: shapes[name] for name in read}, *inputs)
+    return bytes(made.serialize()), read
 
 
 def _check(policy: GoalPolicy, folder: Path, format: Format) -> None:
-    """What was written acts as the run does; policy.json keeps by how much it differs."""
-    about = json.loads((folder / "policy.json").read_text("utf-8"))
-    about["check"] = None
+    """What was written acts as the run does, on random pairs; policy.json keeps by how much it differs."""
+    about = json.loads((folder / "policy.json").read_text("utf-8")) | {"check": None}
     if format != "onnx" or find_spec("onnxruntime") is not None:
-        gaps = _gaps(policy, folder)
+        rng, exported, found = np.random.default_rng(0), loader.load(folder, quiet=True), []
+        shape = (2, CHECKED[1], *policy.spec.observation_shape)
+        for _ in range(CHECKED[0]):
+            images = policy.spec.image_shape
+            drawn = rng.integers(0, 256, shape) if images else policy.units.unsee(rng.normal(size=shape))
+            pair = drawn.astype(_dtype(policy))
+            with jax.default_device(jax.devices("cpu")[0]):
+                found.append(np.abs(exported(*pair, first=True) - policy(*pair, first=True)))
+        half = 1 if policy.bounds is None else (policy.bounds.high - policy.bounds.low) / 2
+        gaps = np.array(found) / half
         if not (np.quantile(gaps, 0.99) <= TOLERANCE and gaps.max() <= 100 * TOLERANCE):
             raise CtaError(f"the exported policy differs from the run's by {gaps.max():.2g}: the export was not kept")
         about["check"] = {"inputs": CHECKED[0] * CHECKED[1], "largest_difference": float(gaps.max())}
     write_json(folder / "policy.json", about)
-
-
-def _gaps(policy: GoalPolicy, folder: Path) -> np.ndarray:
-    """Between the two's actions in [-1,1], on random pairs."""
-    rng, exported, gaps = np.random.default_rng(0), loader.load(folder, quiet=True), []
-    shape = (2, CHECKED[1], *policy.spec.observation_shape)
-    for _ in range(CHECKED[0]):
-        drawn = rng.integers(0, 256, shape) if policy.spec.image_shape else policy.units.unsee(rng.normal(size=shape))
-        pair = drawn.astype(_dtype(policy))
-        with jax.default_device(jax.devices("cpu")[0]):
-            gaps.append(np.abs(exported(*pair, first=True) - policy(*pair, first=True)))
-    return np.array(gaps) if policy.bounds is None else 2 * np.array(gaps) / (policy.bounds.high - policy.bounds.low)
 
 
 def _dtype(policy: GoalPolicy) -> np.dtype:

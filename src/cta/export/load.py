@@ -129,15 +129,11 @@ def _onnx(folder: Path, about: dict[str, Any]) -> dict[str, Callable[..., Any]]:
         except Exception as error:  # of many kinds
             reason = " ".join(str(error).split())[:200]
             raise ValueError(f"{folder}/{facts['file']}: not a program ({reason})") from None
-        found = [(one.name, _any_batch(one.shape), one.type) for one in session.get_inputs()]
-        if found != [(key, _any_batch(shape), f"tensor({ONNX_TYPES[dtype]})") for key, shape, dtype in expected]:
+        found = [(one.name, one.type, len(one.shape), one.shape[1:]) for one in session.get_inputs()]
+        if found != [(key, f"tensor({ONNX_TYPES[dtype]})", len(shape), shape[1:]) for key, shape, dtype in expected]:
             raise _wrong(name, f"it takes {found}")
         programs[name] = partial(_run, session, [key for key, _, _ in expected])
     return programs
-
-
-def _any_batch(shape: list[Any]) -> list[Any]:
-    return ["b", *shape[1:]] if shape else []
 
 
 def _run(session: Any, names: list[str], *values: Any) -> list[Any]:
@@ -148,9 +144,10 @@ PROGRAMS = {"stablehlo": _stablehlo, "onnx": _onnx}
 
 
 class ExportedPolicy:
-    """`policy(observation, goal)` → action; single pairs or batches, NumPy in, NumPy out.
+    """The policy in a folder written by `cta export`: `policy(observation, goal)` → action; single pairs or batches.
 
-    `bounds` are (lowest, highest) of the environment's actions; where they are not known, None, actions are in [-1,1].
+    `bounds` are (lowest, highest) of the environment's actions; where they are not known, None, actions are in [-1,1],
+    which it says unless it is to be `quiet`.
     """
 
     def __init__(self, folder: str | Path, *, quiet: bool = False):
@@ -171,9 +168,9 @@ class ExportedPolicy:
         """`temperature` 0 is the mean action; `first` begins an episode (for policies that hold a subgoal)."""
         observations, goals, single = self._pairs(observation, goal)
         count = len(observations)
-        shapes = self.about["functions"]["act"]["memory"]
         if first or count not in self._memory:
-            self._memory[count] = [np.zeros([count, *facts["shape"][1:]], facts["dtype"]) for facts in shapes]
+            held = self.about["functions"]["act"]["memory"]
+            self._memory[count] = [np.zeros([count, *facts["shape"][1:]], facts["dtype"]) for facts in held]
         call = self._calls.get((count, temperature), 0)
         self._calls[count, temperature] = call + 1
         noise = np.float32(temperature), np.uint32(seed), np.uint32(call)
@@ -191,14 +188,11 @@ class ExportedPolicy:
 
     def _pairs(self, observation: Any, goal: Any) -> tuple[np.ndarray, np.ndarray, bool]:
         facts = self.about["observation"]
-        pair = [np.asarray(values, facts["dtype"]) for values in (observation, goal)]
+        seen, wanted = (np.asarray(values, facts["dtype"]) for values in (observation, goal))
         shape = tuple(facts["shape"])
-        if pair[0].shape != pair[1].shape or pair[0].shape[-len(shape) :] != shape:
-            raise ValueError(f"observation and goal have shapes {pair[0].shape} and {pair[1].shape}, expected {shape}")
-        single = pair[0].shape == shape
-        return (pair[0][None], pair[1][None], True) if single else (pair[0], pair[1], False)
+        if seen.shape != wanted.shape or seen.shape[-len(shape) :] != shape:
+            raise ValueError(f"observation and goal have shapes {seen.shape} and {wanted.shape}, expected {shape}")
+        return (seen[None], wanted[None], True) if seen.shape == shape else (seen, wanted, False)
 
 
-def load(folder: str | Path, *, quiet: bool = False) -> ExportedPolicy:
-    """The policy in a folder written by `cta export`; `quiet` about bounds of actions that are not known."""
-    return ExportedPolicy(folder, quiet=quiet)
+load = ExportedPolicy

@@ -11,8 +11,7 @@ from onnx import helper, numpy_helper
 
 from cta.errors import CtaError
 
-CALLS = ("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint")
-"""Primitives that are programs themselves."""
+CALLS = ("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint")  # programs themselves
 Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {}
 
@@ -32,7 +31,6 @@ def unsupported(what: str) -> CtaError:
 
 
 def type_of(dtype: Any) -> int:
-    """ONNX's number of a dtype."""
     return helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
 
 
@@ -41,11 +39,7 @@ def is_key(value: Any) -> bool:
 
 
 class Graph:
-    """Nodes and constants, as they are made.
-
-    weights: arrays by name, which become constants when they are read. batch: the symbol of the axis that may have any
-    size, the first one of the input `first_input`.
-    """
+    """Nodes and constants, as they are made. `batch` is the symbol of an axis of any size, first of `first_input`."""
 
     def __init__(self, weights: dict[str, Any], first_input: str, batch: Any):
         self._weights, self._input, self._batch = weights, first_input, batch
@@ -82,7 +76,6 @@ class Graph:
         return self.node("Concat", *parts, axis=0)
 
     def run(self, jaxpr: Any, constants: Sequence[Any], operands: Sequence[str]) -> list[str]:
-        """The names of a program's outputs."""
         names = dict(zip(jaxpr.invars, operands, strict=True))
         for variable, value in zip(jaxpr.constvars, constants, strict=True):
             names[variable] = self.constant(np.asarray(jax.random.key_data(value) if is_key(value) else value))
@@ -99,25 +92,18 @@ class Graph:
             if kind in CALLS:
                 inner = equation.params.get("jaxpr") or equation.params["call_jaxpr"]
                 made = self.run(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), inputs)
+            elif kind not in RULES:
+                raise unsupported(kind)
             else:
-                made = self._apply(kind, equation, inputs)
+                try:
+                    made = RULES[kind](self, equation, *inputs)
+                except CtaError:
+                    raise
+                except Exception:  # a symbol where a rule needs a number, in several kinds
+                    shapes = ", ".join(str(atom.aval) for atom in equation.invars)
+                    raise unsupported(f"{kind} of {shapes}") from None
             names |= dict(zip(equation.outvars, [made] if isinstance(made, str) else made, strict=True))
         return [name(atom) for atom in jaxpr.outvars]
-
-    def _apply(self, kind: str, equation: Any, inputs: list[str]) -> Any:
-        if kind not in RULES:
-            raise unsupported(kind)
-        try:
-            return RULES[kind](self, equation, *inputs)
-        except CtaError:
-            raise
-        except Exception:  # a symbol where a rule needs a number, in several kinds
-            raise unsupported(f"{kind} of {', '.join(str(atom.aval) for atom in equation.invars)}") from None
-
-    def put(self, function: Callable[..., Any], shapes: Sequence[Any], *operands: str) -> str:
-        """A function of JAX's, in this place."""
-        inner = jax.jit(function).trace(*shapes).jaxpr
-        return self.run(inner.jaxpr, inner.consts, operands)[0]
 
     def needed(self, found: Sequence[str], outputs: Sequence[str]) -> tuple[list[Any], list[Any]]:
         """Nodes and constants that the values `found` come from; these get the names `outputs`."""

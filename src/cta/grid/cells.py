@@ -1,19 +1,31 @@
-"""A cell: one agent with one set of settings on one kind of data, and what is wanted of it."""
+"""Cells: one agent with one set of settings on one kind of data. Their units: seeds that train together."""
 
 import hashlib
 import json
+import os
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from statistics import median_high
+from typing import Any, NamedTuple
 
 from cta.config import AgentConfig, settings_key, to_dict
-from cta.data.locations import is_path, resolve
-from cta.evaluation.presses import press_names
+from cta.data import is_path, resolve
+from cta.envs.datasets import open_dataset
+from cta.errors import CtaError
+from cta.evaluation.evaluator import press_names
 from cta.experiment import run_config
+from cta.io.csv_log import CsvLog
 from cta.io.files import safe_name
-from cta.scores.protocol import EPISODES, TASKS, CellScores
+from cta.io.json_files import read_json
+from cta.ooc import find_layout, held_out_of
+from cta.scores.paper import EPISODES, TASKS, CellScores
 from cta.scores.schema import TRAINED_ON, WHOLE, CellKey, Score
 from cta.validation import Count, Natural
+
+SETTLE_S = 5.0  # how long a new checkpoint waits: the next may come while a process starts
 
 
 @dataclass(frozen=True)
@@ -24,53 +36,41 @@ class DataSize:
     episodes: Count | None = None
     episode_steps: Count | None = None
 
-    @property
-    def full(self) -> bool:
-        return self == DataSize()
-
 
 @dataclass(frozen=True)
 class Cut:
-    """Pairs other than the world's own: the flags of `cta ooc cut` that name them, and what they come to.
-
-    `only` is the number of the one pair that is cut out, where each has data of its own.
-    """
+    """Pairs other than the world's own: the flags of `cta ooc cut` that name them, and what they come to."""
 
     flags: tuple[str, ...] = ()
     pairs: str = ""
     numbers: tuple[int, ...] = ()
-    only: int | None = None
+    only: int | None = None  # the one pair that is cut out, where each has data of its own
 
 
 @dataclass(frozen=True)
 class Cell:
     """`seeds` × `steps` of one agent on one dataset, scored at `points` with `episodes` episodes per task."""
 
-    dataset: str
-    """Its name, or an npz file."""
+    dataset: str  # its name, or an npz file
     agent: str
     seeds: tuple[int, ...]
     steps: int
     points: tuple[int, ...]
     episodes: int = EPISODES
-    curve_points: tuple[int, ...] = ()
-    """Further steps to score when nothing more urgent is waiting, for learning curves."""
+    curve_points: tuple[int, ...] = ()  # further ones, for curves, when nothing more urgent is waiting
     curve_episodes: int = 10
-    settings: tuple[tuple[str, Any], ...] = ()
-    """Changes to the agent's settings: (dotted name, value)."""
-    temperature: float = 0.0
-    """Of the policy that is scored."""
+    settings: tuple[tuple[str, Any], ...] = ()  # changes to the agent's: (dotted name, value)
+    temperature: float = 0.0  # of the policy that is scored
     data: DataSize = DataSize()
     condition: str = WHOLE
-    ask: str = "tasks"
-    """Scored on the world's five tasks, on its held-out pairs, or on goals by their number of presses."""
+    ask: str = "tasks"  # or pairs, those held out, or presses, goals by their number of presses
     cut: Cut = Cut()
 
     @cached_property
     def config(self) -> AgentConfig:
-        changed = run_config(self.agent, self.dataset, agent_settings=dict(self.settings)).agent
-        changed.check()
-        return changed
+        config = run_config(self.agent, self.dataset, agent_settings=dict(self.settings)).agent
+        config.check()
+        return config
 
     @cached_property
     def dataset_name(self) -> str:
@@ -85,9 +85,9 @@ class Cell:
     @cached_property
     def manner(self) -> str:
         """What is unusual about its scores, beside the agent's settings: the temperature, pairs of one's own."""
-        pairs = _digest([self.cut.pairs, self.cut.only]) if self.cut != Cut() else ""
-        changes = [f"eval_temperature={self.temperature:g}" if self.temperature else "", pairs and f"pairs={pairs}"]
-        return ";".join(filter(None, changes))
+        changes = [f"eval_temperature={self.temperature:g}"] if self.temperature else []
+        changes += [f"pairs={_digest([self.cut.pairs, self.cut.only])}"] if self.cut != Cut() else []
+        return ";".join(changes)
 
     @cached_property
     def key(self) -> CellKey:
@@ -98,8 +98,6 @@ class Cell:
     def data_identity(self) -> list[Any]:
         """What decides the rows it is trained on."""
         if is_path(self.dataset):
-            from cta.envs.datasets import open_dataset
-
             origin: Any = open_dataset(self.dataset)[1].fingerprint()
         else:
             origin = [self.data.seed, self.data.episodes, self.data.episode_steps]
@@ -143,16 +141,14 @@ class Cell:
         return tuple(f"pair{number}" for number in self.cut.numbers or range(1, 1 + own_pairs(self.dataset_name)))
 
     def wants(self, row: Score) -> bool:
-        """Whether it asked for this score; a folder may have others of the same key."""
+        """Whether it asked for this score."""
         return row.seed in self.seeds and row.step in self.all_points and row.task in self.tasks
 
     def scored(self, known: CellScores) -> set[tuple[int, int]]:
         """(seed, step) that it asked for and that are known with enough episodes."""
-        found = set[tuple[int, int]]()
-        for points, episodes in ((self.points, self.episodes), (self.curve_points, self.curve_episodes)):
-            done = known.scored(episodes=episodes, tasks=self.tasks)
-            found |= {(seed, step) for seed, step in done if seed in self.seeds and step in points}
-        return found
+        asked = (self.points, self.episodes), (self.curve_points, self.curve_episodes)
+        done = [(points, known.scored(episodes=episodes, tasks=self.tasks)) for points, episodes in asked]
+        return {(seed, step) for points, found in done for seed, step in found if seed in self.seeds and step in points}
 
     def episodes_at(self, step: int) -> int:
         return self.episodes if step in self.points else self.curve_episodes
@@ -162,12 +158,114 @@ class Cell:
         return tuple(sorted({*self.points, *self.curve_points}))
 
 
+@dataclass(frozen=True)
+class Unit:
+    """A seed block of a cell: one run directory, one training process."""
+
+    cell: Cell
+    seeds: tuple[int, ...]
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return f"{self.cell.name}, seed{'s' if len(self.seeds) > 1 else ''} {listed(self.seeds)}"
+
+    @property
+    def begun(self) -> bool:
+        return (self.path / "config.json").is_file()
+
+    def checkpoint(self, step: int) -> Path:
+        return self.path / "checkpoints" / str(step)
+
+    def checkpoints(self) -> list[int]:
+        """Steps with a complete checkpoint (one being written has another name)."""
+        try:
+            return sorted(int(name) for name in os.listdir(self.path / "checkpoints") if name.isdigit())
+        except FileNotFoundError:
+            return []
+
+    @property
+    def step(self) -> int:
+        """Steps that need not be repeated."""
+        return max(self.checkpoints(), default=0)
+
+    @property
+    def left(self) -> int:
+        return self.target - self.step
+
+    @property
+    def finished(self) -> bool:
+        """Trained as far as the cell wants it, or as far as any of its seeds could be."""
+        return self.reached(self.cell.steps)
+
+    def reached(self, step: int) -> bool:
+        return self.step >= step or set(self.seeds) <= set(self.diverged)
+
+    @property
+    def diverged(self) -> dict[int, int]:
+        """Seeds whose numbers were NaN or inf, with the step."""
+        stopped = self._read("provenance.json", {"stopped": {...: {"step!": int}}}).get("stopped", {})
+        return {int(seed): why["step"] for seed, why in stopped.items() if seed.isdecimal()}
+
+    def good(self, step: int) -> list[int]:
+        """The cell's seeds that had not diverged at a step."""
+        bad = self.diverged
+        return [seed for seed in self.seeds if seed in self.cell.seeds and step < bad.get(seed, step + 1)]
+
+    @property
+    def target(self) -> int:
+        """The step to train to next: the last, or before it a point that the run itself would not keep."""
+        every = self._read("config.json", {"checkpoint_interval": int}).get("checkpoint_interval", 0)
+        points = [point for point in self.cell.all_points if self.step < point < self.cell.steps]
+        odd = [point for point in points if self.begun and (every < 1 or point % every)]
+        return min(odd, default=self.cell.steps)
+
+    def _read(self, name: str, shape: dict[str, Any]) -> dict[str, Any]:
+        """Nothing of what is not there yet, or damaged: the job that reads it says what is wrong."""
+        try:
+            return read_json(self.path / name, shape)
+        except CtaError:
+            return {}
+
+    def progress(self) -> tuple[int, float]:
+        """(last logged step, steps per second: the median of the last logged blocks, 0 before the first)."""
+        try:
+            rows = CsvLog(self.path / "train.csv").read()
+            rate = median_high(float(row["steps_per_s"]) for row in rows[-5 * len(self.seeds) :])
+            return int(rows[-1]["step"]), rate
+        # Not begun, a run that has just removed it, or a damaged file, of which the job itself will speak.
+        except (FileNotFoundError, CtaError, KeyError, ValueError):
+            return self.step, 0.0
+
+
+class Pending(NamedTuple):
+    """A seed at a checkpoint, not scored yet."""
+
+    unit: Unit
+    step: int
+    seed: int
+
+    @property
+    def settled(self) -> bool:
+        try:
+            return time.time() - self.unit.checkpoint(self.step).stat().st_mtime > SETTLE_S
+        except OSError:
+            return False
+
+    @property
+    def urgent(self) -> bool:
+        """Part of a result, not only of a curve."""
+        return self.step in self.unit.cell.points
+
+
+def listed(numbers: Iterable[int]) -> str:
+    """As commands take and names have them."""
+    return ",".join(map(str, numbers))
+
+
 def own_pairs(dataset: str) -> int:
     """How many pairs come with a dataset's world; an error where there are none."""
-    from cta.ooc.components import find_layout
-    from cta.ooc.pairs import built_in_pairs
-
-    return len(built_in_pairs(find_layout(dataset)))
+    return len(held_out_of(find_layout(dataset)).pairs)
 
 
 def _digest(content: Any) -> str:

@@ -38,10 +38,6 @@ class How:
         """Whether weights of unscored checkpoints are kept: a machine that is lent for a while keeps nothing else."""
         return self.evaluate == "later" or bool(self.budget)
 
-    @property
-    def seconds(self) -> float | None:
-        return seconds(self.budget, "--budget") if self.budget else None
-
 
 def seconds(text: str, flag: str) -> float:
     """28m → 1680; 1h30m, 90s and plain seconds too."""

@@ -1,6 +1,6 @@
 """A plan: which agents on which datasets, how many seeds and steps, scored when. A small TOML file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,15 +11,15 @@ from cta.envs.lights import board_of
 from cta.envs.names import KNOWN, known_spec
 from cta.errors import CtaError
 from cta.grid.cells import Cell, DataSize, own_pairs
-from cta.grid.rates import SLOWEST
 from cta.io.files import read_toml
 from cta.plugins import is_code
 from cta.presets import run_preset
-from cta.scores.protocol import EPISODES, points_of
+from cta.scores.paper import EPISODES, points_of
 from cta.scores.schema import WHOLE
 from cta.validation import LARGEST, Bounds, Count, NotNegative, Seeds, check_bounds
 
 MOST_SEEDS = 1000
+SLOWEST = 1e-6  # a rate per second below this, or above its inverse, is a mistake
 Steps = Annotated[
     tuple[int, ...], Bounds(f"be steps from 1 to {LARGEST}", lambda steps: all(0 < step <= LARGEST for step in steps))
 ]
@@ -31,8 +31,7 @@ class Wanted:
 
     agents: tuple[str, ...]
     datasets: tuple[str, ...]
-    seeds: Seeds = (0, 1, 2, 3)
-    """A count, or a list."""
+    seeds: Seeds = (0, 1, 2, 3)  # a count, or a list
     steps: Count | None = None
     eval_points: Steps = ()
     episodes: Count = EPISODES
@@ -85,14 +84,11 @@ def read_plan(path: str | Path) -> Plan:
     tables, rates = values.pop("cells", None), values.pop("rates", {})
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         raise CtaError(f"{path}: no [[cells]]; a cell has a dataset and agents")
-    if not isinstance(rates, dict) or not all(map(_is_rate, rates.values())):
+    numbers: Iterable[Any] = rates.values() if isinstance(rates, dict) else [None]
+    if not all(type(rate) in (int, float) and SLOWEST <= rate <= 1 / SLOWEST for rate in numbers):
         raise CtaError(f"{path}: rates is a table of positive numbers")
     parts = [_cells({**values, **table}, f"{path}: cells {number}") for number, table in enumerate(tables, 1)]
     return Plan(path.stem, tuple(cell for part in parts for cell in part), rates).check()
-
-
-def _is_rate(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and SLOWEST <= value <= 1 / SLOWEST
 
 
 def _cells(table: dict[str, Any], where: str) -> list[Cell]:
@@ -101,8 +97,7 @@ def _cells(table: dict[str, Any], where: str) -> list[Cell]:
         table["datasets"] = [table.pop("dataset")]
     if not table.get("datasets") or not table.get("agents"):
         raise CtaError(f"{where}: a cell has a dataset (or datasets) and agents, such as ['cta', 'hiql-analogy']")
-    seeds = table.get("seeds")
-    if type(seeds) is int:
+    if type(seeds := table.get("seeds")) is int:
         table["seeds"] = list(range(min(seeds, MOST_SEEDS + 1)))
     wanted = from_dict(Wanted, table, where)
     check_bounds(wanted, f"{where}: ")

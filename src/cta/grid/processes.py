@@ -1,6 +1,4 @@
-"""The jobs of a plan: ordinary `cta` commands, each in a process of its own with a log, that never outlive who started
-them.
-"""
+"""The jobs of a plan, ordinary `cta` commands in processes of their own: on this machine, or on a Ray cluster."""
 
 import contextlib
 import math
@@ -8,37 +6,39 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from cta.envs.names import KNOWN
-from cta.errors import CtaError
-from cta.grid.cells import Cell
-from cta.grid.units import Pending, Unit, listed
+from cta.errors import CtaError, need_extra
+from cta.exit_codes import INTERRUPTED
+from cta.grid.cells import Cell, Pending, Unit, listed
 from cta.grid.workspace import Workspace
-from cta.io.file_lock import lock
+from cta.io.files import lock
 from cta.plugins import PYTHON
 from cta.scores.schema import RANDOM, WHOLE
 
 TRAIN, DATA, SCORE, PACK = "train", "data", "score", "pack"
-CPU_ONLY = {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
-"""For everything but training: the accelerator's memory belongs to the run on it."""
+CPU_ONLY = {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}  # the accelerator's memory is the trained run's
+SCORERS = 2  # processes fill the cores better than one, whose last long episodes leave most of them idle
+MOST_CORES = 8  # of a scoring or generating job on a cluster
 
 
 @dataclass(frozen=True)
 class Job:
-    """A command, what it is for, and how many cores it fills."""
+    """A command, and what it is for."""
 
     kind: str
     name: str
     words: tuple[str, ...]
     log: Path
-    unit: Unit
-    """The run that it trains, scores, keeps the weights of or makes the data for."""
-    items: tuple[Pending, ...] = ()
-    """What it scores or keeps."""
-    cores: int = 1
+    unit: Unit  # the run that it trains, scores, keeps the weights of or makes the data for
+    items: tuple[Pending, ...] = ()  # what it scores or keeps
 
     @property
     def title(self) -> str:
@@ -46,7 +46,7 @@ class Job:
 
 
 class Process:
-    """A job under way on this machine. A job on the CPU yields to training, whose loop must not wait for a core."""
+    """A job under way on this machine, never longer than who started it. On the CPU it yields to training's loop."""
 
     def __init__(self, job: Job, *, path: str, keep_open: Sequence[int] = ()):
         training = job.kind == TRAIN
@@ -73,10 +73,9 @@ class Process:
 
     def stop(self) -> None:
         """Ask it to end: training checkpoints first, generation keeps whole episodes, scoring keeps whole seeds."""
-        if self._process.poll() is None:
-            self._process.terminate()
+        self._process.terminate()
 
-    def wait(self, seconds: float | None = None) -> int:
+    def wait(self, seconds: float) -> int:
         """Its exit code; killed, with all it has started, if it takes longer."""
         try:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -95,7 +94,7 @@ class Process:
 
 def last_line(log: Path, nothing: str = "no message") -> str:
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    return next((line.strip() for line in reversed(lines) if line.strip()), nothing)
+    return next(filter(None, map(str.strip, reversed(lines))), nothing)
 
 
 def python_path() -> str:
@@ -103,32 +102,135 @@ def python_path() -> str:
     return os.pathsep.join(path for path in sys.path if path)
 
 
-def wait_for_run(run: Path, patience: float = 60.0) -> None:
-    """Wait until a run's last process, which may be the twin of one that is about to begin, has let go of it."""
-    with contextlib.suppress(FileNotFoundError):
-        file = os.open(run / "lock", os.O_RDWR)
+@dataclass
+class LocalEngine:
+    """One training process on this machine, and two jobs on the cores beside it, of which one is left to training."""
+
+    cpu_count: int
+    lock: int | None = None  # of the work folder; every process holds it, so it is taken until the last has gone
+
+    def room(self, kind: str, running: list[str]) -> int:  # how many of a kind may run beside those that run
+        if kind == SCORE:
+            return SCORERS - running.count(SCORE) - running.count(DATA)
+        return 1 - running.count(kind)
+
+    def cores(self, kind: str, running: list[str]) -> int:  # the worker processes of a job
+        if kind in (TRAIN, PACK):
+            return 1
+        alone = kind == DATA and TRAIN not in running and SCORE not in running
+        return self.cpu_count if alone else max(1, (self.cpu_count - 1) // SCORERS)
+
+    def start(self, job: Job) -> Process:
+        return Process(job, path=python_path(), keep_open=() if self.lock is None else (self.lock,))
+
+
+class RayEngine:
+    """Each job is a task of a Ray cluster whose machines share the work folder; the cluster may grow and shrink."""
+
+    def __init__(self, gpus_per_unit: float | None, cores: int | None):
+        need_extra("cluster", "ray", "--engine ray")
+        import ray
+
+        self._ray: Any = ray
+        if not ray.is_initialized():
+            try:
+                ray.init(address="auto", log_to_driver=False)
+            except ConnectionError:
+                ray.init(include_dashboard=False, log_to_driver=False)
+        has = ray.cluster_resources()
+        self._gpus = gpus_per_unit if gpus_per_unit is not None else float(has.get("GPU", 0) > 0)
+        if self._gpus and not has.get("GPU"):
+            raise CtaError("the Ray cluster has no GPU: give --gpus-per-unit 0 to train on processors")
+        smallest = min((node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]), default=1)
+        self._cores = cores or int(max(1, min(MOST_CORES, smallest)))
+        self._task = ray.remote(max_retries=0)(run_job)
+
+    def room(self, kind: str, running: list[str]) -> int:
+        has = self._ray.cluster_resources()
+        places = has.get("CPU", 0) if kind == TRAIN else max(1, has.get("CPU", 0) // self._cores)
+        if kind == TRAIN and self._gpus:
+            places = has.get("GPU", 0) / self._gpus
+        return int(places) - running.count(kind)
+
+    def cores(self, kind: str, running: list[str]) -> int:
+        return self._cores if kind in (DATA, SCORE) else 1
+
+    def start(self, job: Job) -> "RayHandle":
+        gpus = self._gpus if job.kind == TRAIN else 0
+        # A job that trains on a GPU must not wait for scoring; one that trains on processors takes one of them.
+        task = self._task.options(num_gpus=gpus, num_cpus=0 if gpus else self.cores(job.kind, []), name=job.title)
+        return RayHandle(self._ray, task.remote(job, str(Path.cwd()), python_path()))
+
+
+class RayHandle:
+    """A task: what `Process` is on this machine."""
+
+    def __init__(self, ray: Any, ref: Any):
+        self._ray, self._ref = ray, ref
+
+    def poll(self) -> int | None:
+        return self._end[0] if self._ray.wait([self._ref], timeout=0)[0] else None
+
+    @cached_property
+    def _end(self) -> tuple[int, str]:
         try:
-            lock(file, patience=patience)
-        finally:
-            os.close(file)
+            return self._ray.get(self._ref)
+        except self._ray.exceptions.RayTaskError as error:
+            return 1, str(error.cause)
+        except self._ray.exceptions.RayError as error:
+            return -1, f"lost ({type(error).__name__})"
+
+    def stop(self) -> None:
+        with contextlib.suppress(Exception):  # a task that has just ended cannot be cancelled
+            self._ray.cancel(self._ref, force=False)
+
+    def wait(self, seconds: float) -> None:
+        self._ray.wait([self._ref], timeout=seconds)
+
+    def last_words(self) -> str:
+        return self._end[1]
+
+
+def run_job(job: Job, folder: str, path: str) -> tuple[int, str]:
+    """A job in a process of its own on a machine of the cluster; (exit code, last line). Cancelled, it ends orderly."""
+    if Path(folder).is_dir():
+        os.chdir(folder)
+    if job.kind == TRAIN:
+        # The run's last process, which may be the twin of this one, must have let go of it.
+        with contextlib.suppress(FileNotFoundError), (job.unit.path / "lock").open("r+") as file:
+            lock(file.fileno(), patience=60.0)
+    process = Process(job, path=path)
+    try:
+        while (code := process.poll()) is None:
+            time.sleep(0.2)
+    except KeyboardInterrupt:
+        process.stop()
+        process.wait(60)
+        return INTERRUPTED, "stopped"
+    return code, process.last_words()
+
+
+def command(*words: object, **options: object) -> list[str]:
+    """The words of a `cta` command; an option that is None is left out."""
+    flags = [(f"--{name.replace('_', '-')}", str(value)) for name, value in options.items() if value is not None]
+    return [*map(str, words), *chain.from_iterable(flags)]
 
 
 def train_words(space: Workspace, unit: Unit) -> list[str]:
     """The command that begins or continues a unit. Its checkpoints are scored beside it, so training never waits."""
     cell = unit.cell
+    if unit.begun:
+        return command("resume", unit.path, steps=unit.target)
     # Other cells may ask the same training something else, at other steps. A run keeps its last step anyway.
     points = {point for other in space.plan.cells if other.folder == cell.folder for point in other.all_points}
     every = math.gcd(*(point for point in points if point < cell.steps)) or cell.steps
-    if unit.begun:
-        return ["resume", str(unit.path), "--steps", str(unit.target)]
     data, folder = space.data_file(cell), space.source_file(cell).parent
     named = data.stem == cell.dataset and data.parent == folder
-    words = ["train", "--agent", cell.agent, "--dataset", cell.dataset if named else str(data)]
-    words += ["--dataset-dir", str(folder)] if named else []
-    words += ["--steps", str(cell.steps), "--seeds", listed(unit.seeds) + ("," if len(unit.seeds) == 1 else "")]
-    words += ["--eval-interval", "0", "--checkpoint-interval", str(every), "--log-interval", str(min(10_000, every))]
+    where = {"dataset": cell.dataset, "dataset_dir": folder} if named else {"dataset": data}
+    seeds = listed(unit.seeds) + ("," if len(unit.seeds) == 1 else "")
     # All checkpoints: `Workspace.tidy` removes those that nobody waits for.
-    words += ["--keep", "0", "--run-dir", str(unit.path)]
+    saved = {"eval_interval": 0, "checkpoint_interval": every, "log_interval": min(10_000, every), "keep": 0}
+    words = command("train", agent=cell.agent, **where, steps=cell.steps, seeds=seeds, **saved, run_dir=unit.path)
     for name, value in cell.settings:
         flag = f"--agent.{name.replace('_', '-')}"
         if isinstance(value, bool):
@@ -143,30 +245,27 @@ def data_words(space: Workspace, cell: Cell, workers: int) -> list[str]:
     source, target = space.source_file(cell), space.data_file(cell)
     if source.exists():
         out = target.parent if cell.cut.only is None else target.parent.parent
-        words = ["ooc", "cut", str(source), "--out", str(out), *cell.cut.flags]
-        return [*words, *(["--control"] if cell.condition == RANDOM else [])]
+        control = ["--control"] if cell.condition == RANDOM else []
+        return [*command("ooc", "cut", source, out=out), *cell.cut.flags, *control]
     if cell.dataset not in KNOWN:
         raise CtaError(f"{source}: no such file")
     if KNOWN[cell.dataset].needs_expert:
-        return ["data", "download", cell.dataset, "--dataset-dir", str(source.parent)]
-    words = ["data", "generate", cell.dataset, "--workers", str(workers), "--out", str(source.parent)]
-    sizes = {"--seed": cell.data.seed, "--episodes": cell.data.episodes, "--episode-steps": cell.data.episode_steps}
-    return [*words, *(word for flag, size in sizes.items() if size is not None for word in (flag, str(size)))]
+        return command("data", "download", cell.dataset, dataset_dir=source.parent)
+    return command("data", "generate", cell.dataset, workers=workers, out=source.parent, **vars(cell.data))
 
 
 def score_words(space: Workspace, items: Sequence[Pending], workers: int) -> list[str]:
     """The command that scores checkpoints of a run into the cell's scores."""
-    unit, steps, seeds = items[0].unit, {item.step for item in items}, {item.seed for item in items}
-    cell = unit.cell
-    words = ["evaluate", str(unit.path), "--step", listed(sorted(steps)), "--seeds", listed(sorted(seeds))]
-    words += ["--episodes", str(cell.episodes_at(items[0].step)), "--workers", str(workers)]
-    words += ["--temperature", str(cell.temperature)] if cell.temperature else []
+    unit, cell = items[0].unit, items[0].unit.cell
+    steps, seeds = (listed(sorted(numbers)) for numbers in ({item.step for item in items}, {i.seed for i in items}))
+    how = {"episodes": cell.episodes_at(items[0].step), "workers": workers, "temperature": cell.temperature or None}
     # Of cut data the record says which pairs.
     own = cell.ask == "pairs" and cell.condition == WHOLE and "--pairs" in cell.cut.flags[:1]
-    return [*words, "--ask", cell.ask, *(cell.cut.flags[:2] if own else ()), "--results", str(space.home(cell).folder)]
+    asked = {"ask": cell.ask, "pairs": cell.cut.flags[1] if own else None, "results": space.home(cell).folder}
+    return command("evaluate", unit.path, step=steps, seeds=seeds, **how, **asked)
 
 
 def pack_words(space: Workspace, item: Pending, precision: str) -> list[str]:
     """The command that keeps inference weights for scoring elsewhere."""
-    words = ["results", "pack", str(item.unit.path), "--step", str(item.step), "--weights", precision]
-    return [*words, "--episodes", str(item.unit.cell.episodes), "--results", str(space.out.folder)]
+    kept = {"weights": precision, "episodes": item.unit.cell.episodes, "results": space.out.folder}
+    return command("results", "pack", item.unit.path, step=item.step, **kept)

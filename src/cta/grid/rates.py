@@ -1,43 +1,45 @@
-"""How long things take: from the records of scores, from what this start has measured, else from the plan. And how
-much time there is.
-"""
+"""How long things take, by records, by what this start has measured or by the plan; and what a person sees of it."""
 
+import contextlib
 import math
 import os
-import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rich.console import Console as RichConsole
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Column, Table
+from rich.text import Text
 
 from cta.envs.names import is_visual
-from cta.scores.records import by_score, by_seed
-from cta.scores.store import CellScores
+from cta.grid.plan import SLOWEST
+from cta.io.files import safe_stream
+from cta.io.text_tables import clock
+from cta.scores.paper import CellScores
+from cta.scores.store import by_score, by_seed
 
-START_S = 60.0
-"""Starting a training process, reading the data and compiling, when only the speed of the steps is known."""
-SLOWEST = 1e-6
-"""A recorded rate below this, or above its inverse, is a mistake."""
-SLOWER = 1.05
-"""A speed measured early is that of training alone; scoring beside it will cost a little."""
-ROWS_PER_CORE, EPISODES_PER_CORE = 230.0, 0.21
-"""Measured on the manipulation worlds; per second."""
+START_S = 60.0  # starting, reading data and compiling, where only the speed of the steps is known
+SLOWER = 1.05  # a speed measured early is that of training alone; scoring beside it will cost a little
+ROWS_PER_CORE, EPISODES_PER_CORE = 230.0, 0.21  # measured on the manipulation worlds; per second
+SILENCE_S = 20.0  # off a terminal, how often a line says how far jobs are
 
 
 def device_name() -> str:
     """The accelerator training will use, named as JAX names it, found without starting JAX."""
-    if os.environ.get("JAX_PLATFORMS", "") == "cpu" or not shutil.which("nvidia-smi"):
-        return "cpu"
-    query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-    try:
-        found = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout.splitlines()
-    except (OSError, subprocess.SubprocessError):
-        return "cpu"
-    return found[0].strip() if found else "cpu"
+    if os.environ.get("JAX_PLATFORMS") != "cpu":
+        query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        with contextlib.suppress(OSError, subprocess.SubprocessError):  # there is no such program, or no GPU
+            found = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True)
+            return found.stdout.partition("\n")[0].strip() or "cpu"
+    return "cpu"
 
 
-@dataclass(frozen=True)
-class Speed:
+class Speed(NamedTuple):
     """Seed-steps per second of some seeds together."""
 
     agent: str
@@ -46,8 +48,6 @@ class Speed:
     rate: float
     source: str
     device: str
-    start: float = 0.0
-    """Seconds for starting and compiling; 0 if the rate includes them."""
 
     def __str__(self) -> str:
         return f"{self.rate:,.0f} seed-steps/s of {self.seeds} seeds on {self.dataset}, {self.source}, {self.device}"
@@ -74,40 +74,37 @@ class Rates:
             for (*_, asked), (facts, seconds) in by_score(cell.record).items():
                 tasks = len({row.task for row in cell.rows if row.asked == asked})
                 episodes, workers = facts.get("episodes", 0), facts.get("workers", 0)
-                if min(seconds, tasks, episodes, workers) > 0:
-                    speed = tasks * episodes / seconds / workers
-                    rates.episodes_per_core += [speed] if SLOWEST < speed < 1 / SLOWEST else []
+                speed = tasks * episodes / seconds / workers if min(seconds, workers) > 0 else 0.0
+                rates.episodes_per_core += [speed] if SLOWEST < speed < 1 / SLOWEST else []
         return rates
 
     def measured(self, agent: str, dataset: str, seeds: int, rate: float) -> None:
         """A run in progress makes so many seed-steps per second."""
-        speed = Speed(agent, dataset, seeds, rate, "measured", self.device, START_S)
-        self.speeds = [*(old for old in self.speeds if replace(old, rate=rate) != speed), speed]
+        speed = Speed(agent, dataset, seeds, rate, "measured", self.device)
+        self.speeds = [*(old for old in self.speeds if old._replace(rate=rate) != speed), speed]
 
     def speed(self, agent: str, dataset: str, seeds: int) -> Speed | None:
         """The nearest that is known: of this device, then of this dataset, then of as many seeds; else the plan's."""
         # Images take a time of their own.
         mine = [s for s in reversed(self.speeds) if s.agent == agent and is_visual(s.dataset) == is_visual(dataset)]
         if not mine and (guess := self.guesses.get(agent)):
-            mine = [Speed(agent, dataset, 4, guess, "given in the plan", "another machine", START_S)]
-        near = lambda s: (s.device != self.device, s.dataset != dataset, abs(s.seeds - seeds))  # noqa: E731
-        return min(mine, key=near, default=None)
+            return Speed(agent, dataset, 4, guess, "given in the plan", "another machine")
+        far = [(s.device != self.device, s.dataset != dataset, abs(s.seeds - seeds)) for s in mine]
+        return mine[far.index(min(far))] if mine else None
 
     def known(self, agent: str) -> bool:
         """Whether this agent's speed was recorded or measured on such a device."""
         return any(speed.agent == agent and speed.device == self.device for speed in self.speeds)
 
     def train_seconds(self, agent: str, dataset: str, seeds: int, steps: int) -> float | None:
-        """Time for `steps` steps of `seeds` seeds together; None if nothing is known.
-
-        Fewer seeds than were measured are taken to save half of what they would on a machine that does one after the
-        other, more seeds to cost all of it.
-        """
+        """Time for `steps` steps of `seeds` seeds together; None if nothing is known."""
         if (known := self.speed(agent, dataset, seeds)) is None:
             return None
+        # As if one came after the other, more seeds cost all of their share, but fewer save only half of it.
         share = seeds / known.seeds
         step_s = known.seeds / known.rate * (share if share > 1 else 0.5 + 0.5 * share)
-        return steps * step_s * (SLOWER if known.source == "measured" else 1.0) + known.start
+        seconds = steps * step_s * (SLOWER if known.source == "measured" else 1.0)
+        return seconds if known.source == "recorded" else seconds + START_S  # records include it
 
     def generate_seconds(self, rows: int, cores: int) -> float:
         return rows / (cores * self.guesses.get("rows_per_core", ROWS_PER_CORE))
@@ -119,7 +116,6 @@ class Rates:
 
     @property
     def score_source(self) -> str:
-        """Where the rate of scoring comes from."""
         given = "episodes_per_core" in self.guesses
         return "given in the plan" if given else "recorded" if self.episodes_per_core else "assumed"
 
@@ -142,3 +138,28 @@ class Budget:
         """When whatever is still ending is killed."""
         now = time.monotonic()
         return now + 60 if self.seconds is None else max(self._end, now + 20)
+
+
+class Console:
+    """Says what happens, and shows how far the jobs under way are, inside of `bars`. Call `tick` often."""
+
+    def __init__(self) -> None:
+        self.console = RichConsole(file=safe_stream(sys.stderr), highlight=False)
+        # No refreshing thread: the runner starts processes.
+        self.bars = Live(console=self.console, auto_refresh=False, transient=True)
+        self._began = self._spoke = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """A line that stays, with the time since the start."""
+        self.console.print(f"[{clock(time.monotonic() - self._began)}] {text}", soft_wrap=True, markup=False)
+
+    def tick(self, jobs: dict[str, tuple[float, str]]) -> None:
+        """{job: (share done, note)} of everything that runs."""
+        if self.console.is_terminal:
+            table = Table.grid(Column(no_wrap=True), Column(), Column(no_wrap=True), padding=(0, 1))
+            for name, (share, note) in jobs.items():
+                table.add_row(Text(name), ProgressBar(1.0, share, width=24), Text(note))
+            self.bars.update(table, refresh=True)
+        elif jobs and time.monotonic() - self._spoke > SILENCE_S:
+            self._spoke = time.monotonic()
+            self.say(" | ".join(f"{name}: {note}" for name, (_, note) in jobs.items()))

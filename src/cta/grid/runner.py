@@ -2,41 +2,34 @@
 
 import re
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 
 from cta.errors import CtaError
-from cta.exit_codes import DONE, INTERRUPTED, SEED_STOPPED
-from cta.experiment.signals import Stop
+from cta.exit_codes import DONE, INTERRUPTED, SEED_STOPPED, Stop
 from cta.grid import processes
-from cta.grid.cells import Cell
-from cta.grid.console import Console, clock
-from cta.grid.engines import Engine, Handle
+from cta.grid.cells import Cell, Pending, Unit, listed
 from cta.grid.how import How
-from cta.grid.processes import DATA, PACK, SCORE, TRAIN, Job, last_line
-from cta.grid.rates import Budget, Rates
-from cta.grid.units import Pending, Unit, listed
+from cta.grid.processes import DATA, PACK, SCORE, SCORERS, TRAIN, Job, last_line
+from cta.grid.rates import Budget, Console, Rates
 from cta.grid.workspace import Workspace
+from cta.io.text_tables import clock
 from cta.scores.schema import RANDOM
 
+Engine = processes.LocalEngine | processes.RayEngine
 POLL_S = 0.5
-LOOK_S = 5.0
-"""How often files are looked at when no job has ended."""
-MEASURED_S = 20.0
-"""A process younger than this has not come up to speed."""
-TRIES = 3
-"""A job that is lost so often without having come further has failed."""
+LOOK_S = 5.0  # how often files are looked at when no job has ended
+MEASURED_S = 20.0  # a process younger than this has not come up to speed
+TRIES = 3  # a job that is lost so often without having come further has failed
 
 
 @dataclass
 class Running:
     job: Job
-    handle: Handle
+    handle: processes.Process | processes.RayHandle
     began: float
-    reached: Callable[[], bool] = lambda: True
-    """Whether what it was started for is there."""
+    reached: Callable[[], bool] = lambda: True  # whether what it was started for is there
     stopping: bool = False
 
     @property
@@ -47,24 +40,21 @@ class Running:
 class Runner:
     """Decides from files what to start; stops everything when the time is up or a signal comes."""
 
-    def __init__(self, space: Workspace, rates: Rates, budget: Budget, how: How, engine: Engine, console: Console):
+    def __init__(self, space: Workspace, rates: Rates, budget: Budget, how: How, engine: Engine):
         self.space, self.rates, self.budget = space, rates, budget
-        self.how, self.engine, self.console = how, engine, console
-        self.failed: dict[str, str] = {}
-        """Jobs and cells that failed, with the reason."""
-        self.blocked: set[str] = set()
-        """Folders of cells and files of data that are not tried again."""
-        self.stop = Stop()
-        """Whether a signal came."""
+        self.how, self.engine, self.console = how, engine, Console()
+        self.failed: dict[str, str] = {}  # jobs and cells that failed, with the reason
+        self.blocked: set[str] = set()  # folders of cells and files of data that are not tried again
+        self.stop = Stop()  # whether a signal came
         self.running: list[Running] = []
-        self._asked: set[tuple[str, Pending]] = set()
-        """What was started, by kind of job."""
-        self._tries: dict[str, tuple[int, int]] = {}
+        self._asked: set[tuple[str, Pending]] = set()  # what was started, by kind of job
+        self._tries = Counter[tuple[str, int]]()  # how often a job has ended at a step
         self._said: set[str] = set()
 
     def run(self) -> None:
         """Until the plan is done, the budget spent, or a signal."""
-        with self.stop.on_signals(say=lambda _: None, how_to_resume="the same command continues"):
+        signals = self.stop.on_signals(say=lambda _: None, how_to_resume="the same command continues")
+        with self.console.bars, signals:
             try:
                 for cell in self.space.plan.cells:
                     if found := self._publish(cell):
@@ -115,10 +105,11 @@ class Runner:
     def _begin(
         self, kind: str, name: str, words: list[str], unit: Unit, reached: Callable[[], bool], *items: Pending
     ) -> bool:
+        """Whether there was room for it."""
         if self.engine.room(kind, self._kinds) < 1:
             return False
         log = self.space.folder / "logs" / (re.sub(r"[^\w.]+", "-", f"{kind} {name}")[:180] + ".log")
-        job = Job(kind, name, tuple(words), log, unit, items, self.engine.cores(kind, self._kinds))
+        job = Job(kind, name, tuple(words), log, unit, items)
         self.console.say(job.title)
         self._asked |= {(kind, item) for item in items}
         self.running.append(Running(job, self.engine.start(job), time.monotonic(), reached))
@@ -144,16 +135,13 @@ class Runner:
 
     def _next_data(self) -> Unit | None:
         """The first that waits for its data and would still have time after they are made."""
-        making = {file for run in self.doing(DATA) for file in self._files(run.job.unit.cell)}
+        making = {self.space.source_file(run.job.unit.cell) for run in self.doing(DATA)}
         for unit in self._waiting(ready=False):
             rows = self.space.rows_to_generate(unit.cell)
             seconds = self.rates.generate_seconds(rows, self.engine.cores(DATA, []))
-            if not making & self._files(unit.cell) and self._fitting(unit, after=seconds):
+            if self.space.source_file(unit.cell) not in making and self._fitting(unit, after=seconds):
                 return unit
         return None
-
-    def _files(self, cell: Cell) -> set[Path]:
-        return {self.space.data_file(cell), self.space.source_file(cell)}
 
     def _fitting(self, unit: Unit, *, after: float = 0.0) -> Unit | None:
         """A run that should end in time, begun after so many seconds, with as many seeds as that allows.
@@ -173,36 +161,34 @@ class Runner:
         waiting = self._new(SCORE, self.space.all_pending())
         while waiting:
             unit, _, seed = first = waiting[0]
-            parts = 2 if self.engine.shared else max(1, self.engine.room(SCORE, self._kinds))
-            part = unit.seeds[unit.seeds.index(seed) :: parts]
+            part = unit.seeds[unit.seeds.index(seed) :: max(SCORERS, self.engine.room(SCORE, self._kinds))]
             items = [i for i in waiting if i.unit == unit and i.urgent == first.urgent and i.seed in part]
-            steps = ", ".join(f"{step:,}" for step in sorted({item.step for item in items}))
-            name = f"{unit.cell.name}, seeds {listed(sorted({item.seed for item in items}))}, step {steps}"
             words = processes.score_words(self.space, items, self.engine.cores(SCORE, self._kinds))
-            if not self._begin(SCORE, name, words, unit, partial(self._there, SCORE, items), *items):
+            if not self._begin_with(SCORE, items, words):
                 return
             waiting = [item for item in waiting if item not in items]
 
     def pack(self) -> None:
         """Keep the weights of a checkpoint whose scores are missing; once it is scored they go again."""
         if waiting := self._new(PACK, self.space.unpacked()):
-            unit, step, _ = waiting[0]
-            items = [item for item in waiting if (item.unit, item.step) == (unit, step)]
-            name = f"{unit.cell.name}, step {step:,}, seeds {listed(item.seed for item in items)}"
-            words = processes.pack_words(self.space, items[0], self.how.weights)
-            self._begin(PACK, name, words, unit, partial(self._there, PACK, items), *items)
+            items = [item for item in waiting if item[:2] == waiting[0][:2]]
+            self._begin_with(PACK, items, processes.pack_words(self.space, items[0], self.how.weights))
 
-    def _there(self, kind: str, items: list[Pending]) -> bool:
-        """Whether all of it is scored, or kept if it was to be kept."""
-        cell = items[0].unit.cell
-        wanted = {(item.seed, item.step) for item in items} - self.space.scored(cell)
-        return not wanted or (kind == PACK and all(self.space.weights_file(cell, *one).exists() for one in wanted))
+    def _begin_with(self, kind: str, items: list[Pending], words: list[str]) -> bool:
+        """Begin to score or to keep some seeds of a run at some steps."""
+        unit, cell = items[0].unit, items[0].unit.cell
+
+        def reached() -> bool:
+            wanted = {(item.seed, item.step) for item in items} - self.space.scored(cell)
+            return not wanted or (kind == PACK and all(self.space.weights_file(cell, *one).exists() for one in wanted))
+
+        seeds, steps = sorted({item.seed for item in items}), sorted({item.step for item in items})
+        name = f"{cell.name}, seeds {listed(seeds)}, step {', '.join(f'{step:,}' for step in steps)}"
+        return self._begin(kind, name, words, unit, reached, *items)
 
     def _new(self, kind: str, found: list[Pending]) -> list[Pending]:
-        """What no job of this kind has been started for.
-
-        The record of a run's last step holds its whole time, which is known when its process has ended.
-        """
+        """What no job of this kind has been started for."""
+        # The record of a run's last step holds its whole time, which is known when its process has ended.
         training = {run.job.unit.path for run in self.doing(TRAIN)}
         ready = [i for i in found if i.unit.path not in training or (i.settled and i.step != i.unit.cell.steps)]
         return [item for item in ready if (kind, item) not in self._asked]
@@ -219,26 +205,24 @@ class Runner:
         ended = [run for run in self.running if run.handle.poll() is not None]
         for run in ended:
             self.running.remove(run)
-            job, code = run.job, run.handle.poll()
+            code, words = run.handle.poll() or DONE, run.handle.last_words()
             if code in (DONE, SEED_STOPPED):
                 self._done(run, code)
-            elif code is not None and (code == INTERRUPTED or code < 0):
-                if not run.stopping:
-                    self._again(job, run.handle.last_words())
-            else:
-                self._fail(job, f"{run.handle.last_words()} (exit {code}; log: {job.log})")
+            elif code > 0 and code != INTERRUPTED:
+                self._fail(run.job, f"{words} (exit {code}; log: {run.job.log})")
+            elif not run.stopping:
+                self._again(run.job, words)
         return bool(ended)
 
-    def _done(self, run: Running, code: int | None) -> None:
-        job = run.job
+    def _done(self, run: Running, code: int) -> None:
+        job, words = run.job, run.handle.last_words()
         if job.kind == SCORE:
             self._publish(job.unit.cell)
         if not run.reached():
             what = {TRAIN: "its last step", DATA: "the data", SCORE: "all scores", PACK: "all weights"}[job.kind]
-            self._fail(job, f"it ended without {what}: {run.handle.last_words()} (exit {code}; log: {job.log})")
+            self._fail(job, f"it ended without {what}: {words} (exit {code}; log: {job.log})")
             return
-        said = "" if code == DONE else f": {run.handle.last_words()}"
-        self.console.say(f"done in {clock(run.seconds)}: {job.title}{said}")
+        self.console.say(f"done in {clock(run.seconds)}: {job.title}" + (f": {words}" if code != DONE else ""))
         if all(other.job.unit != job.unit for other in self.doing(PACK)):  # it reads them
             self.space.tidy(job.unit, weights=self.how.evaluate == "here")
 
@@ -259,11 +243,9 @@ class Runner:
     def _again(self, job: Job, words: str) -> None:
         """A job that was interrupted or lost: its files are there, and the same command continues."""
         key, step = (str(job.unit.path), job.unit.step) if job.kind == TRAIN else (job.title, 0)
-        before, count = self._tries.get(key, (step, 0))
-        count = 1 if step > before else count + 1
-        self._tries[key] = step, count
-        if count >= TRIES:
-            self._fail(job, f"ended {count} times without coming further: {words} (log: {job.log})")
+        self._tries[key, step] += 1
+        if self._tries[key, step] >= TRIES:
+            self._fail(job, f"ended {TRIES} times without coming further: {words} (log: {job.log})")
             return
         self.console.say(f"to be continued: {job.title}: {words}")
         self._asked -= {(job.kind, item) for item in job.items}
@@ -296,10 +278,10 @@ class Runner:
             run.handle.wait(0.1)
 
 
-def progress(run: Running) -> tuple[float | None, str]:
+def progress(run: Running) -> tuple[float, str]:
     """(share done, a word on it) of a job, read from the files it writes."""
     if run.job.kind != TRAIN:
-        return None, f"{clock(run.seconds)}, {last_line(run.job.log, 'starting')[:60]}"
+        return 0.0, f"{clock(run.seconds)}, {last_line(run.job.log, 'starting')[:60]}"
     unit = run.job.unit
     step, rate = unit.progress()
     left = f", {clock((unit.cell.steps - step) / rate)} left" if rate else ""

@@ -1,36 +1,30 @@
-"""Where things stand, read from files alone: data, runs and their checkpoints, scores. Nothing is kept in memory that a
-killed runner could lose.
-"""
+"""Where things stand, read from files alone: data, runs and their checkpoints, scores."""
 
 import contextlib
 import re
-import shutil
+from collections import defaultdict
 from collections.abc import Sequence, Set
 from itertools import product
 from pathlib import Path
 
 from cta.config import to_dict
-from cta.data.locations import dataset_folder, is_path, resolve
+from cta.data import dataset_folder, is_path, resolve
 from cta.envs.names import KNOWN, validation_count
 from cta.errors import CtaError
-from cta.grid.cells import Cell
+from cta.grid.cells import Cell, DataSize, Pending, Unit, listed
 from cta.grid.plan import Plan
-from cta.grid.units import Pending, Unit, listed
 from cta.io.files import safe_name, write_whole
 from cta.io.json_files import write_json
-from cta.scores.records import by_seed
 from cta.scores.schema import WHOLE
-from cta.scores.store import Scores
+from cta.scores.store import Scores, by_seed
+from cta.training.checkpoints import Checkpoints
 
-DEFAULT = Path("runs") / "grid"
-"""The work folder of all plans, so that each finds what others have made."""
+DEFAULT = Path("runs") / "grid"  # for all plans, so that each finds what others have made
+NOTHING_LEFT = "the plan is done: {} has all of it"
 
 
 class Workspace:
-    """WORK/cells/CELL holds a cell's runs and its scores, WORK/data what was made for it; OUT is what plans publish.
-
-    A cell's folder is named by its content: see `Cell.folder`.
-    """
+    """WORK/cells/CELL holds a cell's runs and its scores, WORK/data what was made for it; OUT is what plans publish."""
 
     def __init__(self, plan: Plan, folder: Path, out: Path, *, dataset_dir: str | None = None):
         self.plan = plan
@@ -38,7 +32,6 @@ class Workspace:
         self.out = Scores(out)
         self._dataset_dir = dataset_dir
         self._seen: dict[str, tuple[set[tuple[int, int]], set[tuple[int, int]], set[int]]] = {}
-        """Of each cell: (seed, step) scored in OUT, in the work folder, and seeds that OUT knows as trained."""
 
     def cell_folder(self, cell: Cell) -> Path:
         return self.folder / "cells" / cell.folder
@@ -47,7 +40,7 @@ class Workspace:
         """Its data before anything is cut out: one's own file, OGBench's folder for data of full size, else WORK."""
         if is_path(cell.dataset):
             return resolve(cell.dataset).train.absolute()
-        if cell.data.full:
+        if cell.data == DataSize():  # full size
             return dataset_folder(self._dataset_dir).absolute() / f"{cell.dataset}.npz"
         whole = Cell(cell.dataset, cell.agent, (), 1, (1,), data=cell.data)
         return self.folder / "data" / whole.data_name / f"{cell.dataset}.npz"
@@ -79,34 +72,22 @@ class Workspace:
 
     def units(self, cell: Cell) -> list[Unit]:
         """The runs of this cell that have begun, the furthest first."""
-        folder = self.cell_folder(cell)
-        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        names = [path.name for path in self.cell_folder(cell).glob("seeds-*")]
         numbers = [[int(seed) for seed in name.split("-")[1:]] for name in names if re.fullmatch(r"seeds(-\d+)+", name)]
         found = [self.unit(cell, seeds) for seeds in numbers if set(seeds) & set(cell.seeds)]
         return sorted((unit for unit in found if unit.begun), key=lambda unit: (-unit.step, unit.seeds))
 
-    def to_train(self, cell: Cell, taken: Set[int]) -> list[Unit]:
-        """Runs to continue, and seeds to begin, but for those that somebody else has `taken`."""
-        begun = [unit for unit in self.to_continue(cell) if not taken & set(unit.seeds)]
-        fresh = [seed for seed in self.to_begin(cell) if seed not in taken]
-        return [*begun, self.unit(cell, fresh)] if fresh else begun
-
-    def to_continue(self, cell: Cell) -> list[Unit]:
-        """Runs that have begun and still have something to train."""
-        rest = set(cell.seeds) - self.trained(cell)
-        return [unit for unit in self.units(cell) if not unit.finished and rest & set(unit.seeds)]
-
-    def to_begin(self, cell: Cell) -> list[int]:
-        """Seeds that no run here has begun and that still have to train."""
-        begun = {seed for unit in self.units(cell) for seed in unit.seeds} | self.trained(cell)
-        return [seed for seed in cell.seeds if seed not in begun]
-
-    def trained(self, cell: Cell) -> set[int]:
-        """Seeds with nothing left to train: scored at every point, or trained to the end here or elsewhere."""
-        scored = self.scored(cell)
-        everywhere = {seed for seed in cell.seeds if all((seed, point) in scored for point in cell.points)}
-        here = {seed for unit in self.units(cell) if unit.finished for seed in unit.seeds}
-        return everywhere | here | self._look(cell)[2]
+    def to_train(self, cell: Cell, taken: Set[int] = frozenset()) -> list[Unit]:
+        """Runs to continue, then seeds that no run here has begun, but for what somebody else has `taken`."""
+        units, scored = self.units(cell), self.scored(cell)
+        # Trained to the end elsewhere or here, or scored at every point.
+        finished = self._look(cell)[2] | {seed for unit in units if unit.finished for seed in unit.seeds}
+        finished |= {seed for seed in cell.seeds if all((seed, point) in scored for point in cell.points)}
+        rest = [seed for seed in cell.seeds if seed not in finished]
+        begun = [unit for unit in units if not unit.finished and {*unit.seeds} & {*rest} and not {*unit.seeds} & taken]
+        busy = taken | {seed for unit in units for seed in unit.seeds}
+        fresh = [seed for seed in rest if seed not in busy]
+        return begun + ([self.unit(cell, fresh)] if fresh else [])
 
     def home(self, cell: Cell) -> Scores:
         """The scores of a cell's runs in the work folder, under their `run_key`."""
@@ -118,6 +99,7 @@ class Workspace:
         return published | here
 
     def _look(self, cell: Cell) -> tuple[set[tuple[int, int]], set[tuple[int, int]], set[int]]:
+        """(seed, step) scored in OUT, in the work folder, and seeds that OUT knows as trained."""
         if cell.name not in self._seen:
             out = self.out.cell(cell.key)
             facts = by_seed(out.record).items()
@@ -135,12 +117,10 @@ class Workspace:
             return 0
         mine = self.home(cell).cell(cell.run_key)
         theirs = by_seed(self.out.cell(cell.key).record)
-        other = next((s for s, _ in fresh if theirs.get(s, {}).get("cell", cell.digest) != cell.digest), None)
-        if other is not None:
+        if any(theirs.get(seed, {}).get("cell", cell.digest) != cell.digest for seed, _ in fresh):
             raise CtaError(f"{self.out.folder} has {cell.key.name} from other data: give another --out")
-        seeds = {seed for seed, _ in fresh}
-        facts = [(seed, known) for seed, known in by_seed(mine.record).items() if seed in seeds]
-        training = [{"seeds": [seed], **known, "cell": cell.digest} for seed, known in facts]
+        facts, seeds = by_seed(mine.record), {seed for seed, _ in fresh}
+        training = [{"seeds": [s], **known, "cell": cell.digest} for s, known in facts.items() if s in seeds]
         rows = [row for row in mine.rows if (row.seed, row.step) in fresh and row.task in cell.tasks]
         rows = [row._replace(settings=cell.key.settings) for row in rows]
         self.out.add(cell.key, {**mine.record, "training": training}, rows, replace=True)
@@ -156,8 +136,7 @@ class Workspace:
         """Checkpoints to score, earliest step first."""
         scored, units = self.scored(cell), self.units(cell)
         there = [(point, unit) for point in cell.all_points for unit in units if point in unit.checkpoints()]
-        found = [Pending(unit, point, seed) for point, unit in there for seed in unit.good(point)]
-        return [item for item in found if (item.seed, item.step) not in scored]
+        return [Pending(unit, p, seed) for p, unit in there for seed in unit.good(p) if (seed, p) not in scored]
 
     def all_pending(self) -> list[Pending]:
         """Those of results before those of curves."""
@@ -179,36 +158,30 @@ class Workspace:
         return [path for path in files if path.exists()]
 
     def tidy(self, unit: Unit, *, weights: bool) -> None:
-        """Remove checkpoints that no cell of the plan wants, and with `weights` the files of weights that are scored.
-
-        Those of results stay: more episodes may be asked for later.
-        """
+        """Remove checkpoints that no cell of the plan wants, and with `weights` files of weights that are scored."""
         cells = [cell for cell in self.plan.cells if cell.folder == unit.cell.folder]
-        kept = {point for cell in cells for point in cell.points}
+        kept = {point for cell in cells for point in cell.points}  # more episodes of results may be asked for later
         kept |= {item.step for cell in cells for item in self.pending(cell) if item.unit.path == unit.path}
-        for step in unit.checkpoints()[:-1]:
-            if step not in kept:
-                # Renamed first, as the trainer does: under its number a checkpoint is whole or not there.
-                gone = unit.checkpoint(step).with_name(f".deleted-{step}")
-                with contextlib.suppress(OSError):
-                    unit.checkpoint(step).rename(gone)
-                shutil.rmtree(gone, ignore_errors=True)
+        if unit.checkpoints():
+            with contextlib.suppress(OSError):
+                Checkpoints(unit.path / "checkpoints", keep=lambda steps: {*kept, steps[-1]}).prune()
         for cell in cells if weights else ():
             for seed, point in self.scored(cell):
                 self.weights_file(cell, seed, point).unlink(missing_ok=True)
 
     def left(self, cell: Cell) -> list[str]:
         """What this cell still needs, in words."""
-        parts = [f"{u.name}: {u.step:,} of {cell.steps:,} steps trained" for u in self.to_continue(cell)]
-        if fresh := self.to_begin(cell):
-            parts.append(f"{cell.name}: seeds {listed(fresh)} to train")
-        waiting: dict[tuple[int, str], list[int]] = {}
+        parts = []
+        for unit in self.to_train(cell):
+            begun = f"{unit.name}: {unit.step:,} of {cell.steps:,} steps trained"
+            parts.append(begun if unit.begun else f"{cell.name}: seeds {listed(unit.seeds)} to train")
+        waiting: dict[tuple[int, str], list[int]] = defaultdict(list)
         for item in self.pending(cell):
-            waiting.setdefault((item.step, ""), []).append(item.seed)
+            waiting[item.step, ""].append(item.seed)
         here = {seed for unit in self.units(cell) for seed in unit.seeds}
         for seed, point in product(sorted(self._look(cell)[2] - here), cell.points):
             if (seed, point) not in self.scored(cell):
-                waiting.setdefault((point, " from their weights (`cta evaluate`)"), []).append(seed)
+                waiting[point, " from their weights (`cta evaluate`)"].append(seed)
         for (step, how), seeds in waiting.items():
             parts.append(f"{cell.name}, step {step:,}, seeds {listed(seeds)} to score{how}")
         return parts

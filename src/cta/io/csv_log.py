@@ -6,33 +6,28 @@ import io
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from cta.errors import CtaError
-from cta.io.file_lock import file_lock
-from cta.io.files import write_whole
+from cta.io.files import file_lock, write_whole
 from cta.io.json_files import MOST
 
 Row = Mapping[str, Any]
-T = TypeVar("T")
 
 
 class CsvLog:
     """A CSV file that only grows. Rows reach the disk before `append` returns, all of them or none.
 
-    A process killed while it writes can leave half a line at the end; it is never read, and the next `append` or `keep`
-    removes it.
+    Half a line that a killed process leaves at the end is never read; the next `append` or `keep` removes it.
     """
 
     def __init__(self, path: Path, columns: Sequence[str] | None = None):
-        self.path = path
-        self._columns = _header(path)
+        self.path, self._columns = path, _parsed(path)[0]
         if columns and not self._columns:
             with file_lock(path):
-                self._columns = _header(path)
-                if not self._columns:
-                    self._columns = list(columns)
-                    self._write([self._columns])
+                if not _parsed(path)[0]:
+                    self._write([columns])
+                self._columns = _parsed(path)[0]
 
     def append(self, rows: Sequence[Row]) -> None:
         """Write rows; the first row ever written fixes the columns."""
@@ -42,10 +37,10 @@ class CsvLog:
         self._columns = self._columns or header[0]
         self._write(header + self._cells(rows))
 
-    def _cells(self, rows: Sequence[Row]) -> list[list[str]]:
-        return [[_text(row.get(column, "")) for column in self._columns] for row in rows]
+    def _cells(self, rows: Sequence[Row]) -> list[list[Any]]:
+        return [[row.get(column, "") for column in self._columns] for row in rows]
 
-    def _write(self, lines: Sequence[Sequence[str]]) -> None:
+    def _write(self, lines: Sequence[Sequence[Any]]) -> None:
         # Unbuffered: a buffer would try once more to write what found no room.
         with self.path.open("ab", buffering=0) as file:
             end = len(_whole_lines(self.path))
@@ -61,12 +56,10 @@ class CsvLog:
                 raise
 
     def size(self) -> int:
-        """Bytes; 0 if there is no file."""
         return self.path.stat().st_size if self.path.exists() else 0
 
     def read(self) -> list[dict[str, str]]:
-        rows = _parsed(self.path, csv.DictReader)
-        return [row for row in rows if None not in row and None not in row.values()]
+        return [row for row in _parsed(self.path)[1] if None not in row and None not in row.values()]
 
     def keep(self, wanted: Callable[[dict[str, str]], bool]) -> None:
         """Drop all other rows, and half lines."""
@@ -83,14 +76,11 @@ class CsvLog:
         write_whole(self.path, csv_text([self._columns, *self._cells(rows)] if self._columns else []))
 
 
-def _header(path: Path) -> list[str]:
-    """The columns of a file that has a whole first line, else none."""
-    return next(iter(_parsed(path, csv.reader)), [])
-
-
-def _parsed(path: Path, reader: Callable[[list[str]], Iterable[T]]) -> list[T]:
+def _parsed(path: Path) -> tuple[list[str], list[dict[str, str]]]:
+    """(columns, rows) of the whole lines of a file."""
+    reader = csv.DictReader(_whole_lines(path).decode(errors="replace").splitlines())
     try:
-        return list(reader(_whole_lines(path).decode(errors="replace").splitlines()))
+        return list(reader.fieldnames or []), list(reader)
     except csv.Error as error:
         raise CtaError(f"{path}: not a CSV file ({error})") from None
 
@@ -112,11 +102,7 @@ def whole_number(row: Row, column: str, path: Path) -> int:
 
 
 def csv_text(lines: Iterable[Sequence[Any]]) -> str:
+    """Floats are written with as many digits as read back to the same number."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(lines)
     return text.getvalue()
-
-
-def _text(value: Any) -> str:
-    # repr of a float is the shortest text that reads back to the same number
-    return repr(value) if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""JSON objects in files: the one reader, and what it makes sure of."""
+"""JSON objects in files: the one reader, what it makes sure of, and what the facts in our files look like."""
 
 import json
 import math
@@ -9,21 +9,13 @@ from typing import Any
 from cta.errors import CtaError
 from cta.io.files import read_content, write_whole
 
-MOST = 2**53
-"""Whole numbers that are worked with end here: every float holds them."""
+MOST = 2**53  # whole numbers that are worked with end here: every float holds them
 LIMITS = {int: MOST, float: 1e300}
-WORDS = {
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    bool: "true or false",
-    list: "a list",
-    dict: "an object",
-}
+WORDS = {int: "a whole number", float: "a number", str: "text"}
+WORDS |= {bool: "true or false", list: "a list", dict: "an object"}
 
 
 def write_json(path: Path, values: Any) -> None:
-    """The whole file or none of it."""
     write_whole(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -40,7 +32,7 @@ def parse_json(content: str | bytes, where: str) -> dict[str, Any]:
         text = content if isinstance(content, str) else content.decode()
         values = json.loads(text, parse_constant=_constant, parse_float=_finite)
         # Numbers and plain words cannot hold what is looked for.
-        values = values if text.isascii() and "\\" not in text else _printable(values)
+        values = values if text.isascii() and "\\" not in text else printable(values)
     except (ValueError, RecursionError) as error:
         raise CtaError(f"{where}: not valid JSON ({error})") from error
     if not isinstance(values, dict):
@@ -60,19 +52,15 @@ def _finite(text: str) -> float:
     return value
 
 
-def printable(text: str) -> str:
-    """The same text without what a terminal would act on: escape sequences, marks that turn the way of writing."""
-    if text.isprintable():
-        return text
-    return "".join(c if c in "\n\t" or c.isprintable() or unicodedata.category(c) == "Zs" else "�" for c in text)
-
-
-def _printable(value: Any) -> Any:
-    if isinstance(value, str):
-        return printable(value)
+def printable(value: Any) -> Any:
+    """A text, or all in a list or object, without what a terminal acts on: escapes, marks that turn the writing."""
     if isinstance(value, list):
-        return [_printable(item) for item in value]
-    return {printable(key): _printable(item) for key, item in value.items()} if isinstance(value, dict) else value
+        return [printable(item) for item in value]
+    if isinstance(value, dict):
+        return {printable(key): printable(item) for key, item in value.items()}
+    if not isinstance(value, str) or value.isprintable():
+        return value
+    return "".join(c if c in "\n\t" or c.isprintable() or unicodedata.category(c) == "Zs" else "�" for c in value)
 
 
 def check_shape(value: Any, shape: Any, where: str) -> None:
@@ -100,3 +88,43 @@ def check_shape(value: Any, shape: Any, where: str) -> None:
                 check_shape(value[key], inner, f"{where}: {key}")
             elif key != name:
                 raise CtaError(f"{where}: '{key}' is missing")
+
+
+TEXTS = {...: (str, None)}
+MACHINE = {"cpu": (str, None), "device": (str, None), "backend": (str, None)}
+PAIR = {"name": str, "K!": int, "context!": dict, "event!": dict}
+COUNTS = {"pairs": [{"events": int, "removed": int}], "removed": int, "transitions_left": int}
+CUT = {"kind": str, "first_pair": int, "pair": [PAIR], "thresholds": {...: float}, "event_thresholds": {...: float}}
+CUT |= {"report": (COUNTS, None)}
+MADE: dict[str, Any] = {"command": (str, None), "versions": (TEXTS, None), "dataset": str, "ooc": CUT}
+MADE |= dict.fromkeys(("seed", "episodes", "episode_steps"), (int, None))
+MADE |= {"source": ({"name": (str, None), "provenance": ({k: v for k, v in MADE.items() if k != "ooc"}, None)}, None)}
+"""How a dataset was made, as a file of ours says it."""
+DATA = {"name": (str, None), "fingerprint": (str, None), "transitions": (int, None), "provenance": (dict, None)}
+RUN = {"command": (str, None), "commit": (str, None), "versions": TEXTS, "hardware": MACHINE, "dataset": DATA}
+"""provenance.json of a run."""
+TRAINING = {"seeds": [int], "steps": int, "command": (str, None), "cell": str, "data": (DATA, None)}
+TRAINING |= {"settings": (dict, None), "versions": (TEXTS, None), "hardware": (MACHINE, None)}
+TRAINING |= dict.fromkeys(("seeds_together", "wall_clock_s", "seed_steps_per_s"), (float, None))
+"""One entry of a record's `training`."""
+SCORING = {"scored!": [[float]], "episodes": int, "workers": int, "weights": str, "asked": str}
+"""One entry of a record's `scoring`."""
+
+
+def check_data(data: Any, where: str) -> None:
+    """Replace how data were made, if others said it in a way of their own, by nothing; complain if ours is damaged."""
+    if isinstance(data, dict) and "provenance" in data:
+        data["provenance"] = known_maker(data["provenance"], where)
+
+
+def known_maker(made: Any, where: str) -> dict[str, Any] | None:
+    """How data were made, as we write it; an empty record if others wrote it in a way of their own."""
+    if made is None:
+        return None
+    try:
+        check_shape(made, MADE, f"{where}: provenance")
+    except CtaError:
+        if isinstance(made, dict) and (made.get("created_by") == "cta" or "ooc" in made):
+            raise
+        return {}
+    return made

@@ -5,13 +5,21 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from cta import __version__
 
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy", "ogbench", "mujoco", "dm-control", "gymnasium")
+
+
+def record(packages: Sequence[str] = PACKAGES, *, machine: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What every record of a result begins with; `machine`: the hardware of another process."""
+    made = {"command": command(), "commit": commit(), "versions": versions(packages)}
+    return {**made, "hardware": hardware() if machine is None else machine}
 
 
 def command() -> str:
@@ -32,10 +40,7 @@ def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """The commit of the source tree this package runs from, with `+changes` if the tree differs from it.
-
-    CTA_COMMIT, if set, names it where the tree is a copy without its history.
-    """
+    """The commit of the source tree this package runs from, with `+changes` if the tree differs from it."""
 
     def git(*words: str) -> str | None:
         call = ["git", "-C", str(Path(__file__).parent), *words]
@@ -45,7 +50,7 @@ def commit() -> str | None:
             return None
         return done.stdout.strip() if done.returncode == 0 else None
 
-    if told := os.environ.get("CTA_COMMIT"):
+    if told := os.environ.get("CTA_COMMIT"):  # of a tree that is a copy without its history
         return told
     # A checkout of some other project that merely contains an installed copy does not count.
     tracked = git("ls-files", "--error-unmatch", Path(__file__).name)
@@ -56,23 +61,16 @@ def commit() -> str | None:
 
 
 def hardware() -> dict[str, str | int | None]:
-    """Processor, cores and the accelerator JAX uses."""
     import jax
 
-    devices = jax.devices()
+    devices, names = jax.devices(), []
+    with suppress(OSError):  # only Linux has it
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return {
-        "cpu": _cpu_name(),
+        "cpu": names[0] if names else platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
         "backend": jax.default_backend(),
         "device": devices[0].device_kind,
         "devices": len(devices),
     }
-
-
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()

@@ -1,6 +1,7 @@
-"""Tables as text: columns on a terminal, Markdown, or everything in a pipe."""
+"""Tables as text: columns on a terminal, Markdown, or everything in a pipe. Prose, and durations."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from rich import box
@@ -9,8 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-GAP = 2
-"""Spaces between two columns on a terminal."""
+GAP = 2  # spaces between two columns on a terminal
 
 
 def pipe_table(rows: Sequence[Sequence[str]]) -> str:
@@ -52,6 +52,10 @@ def print_text(text: str) -> None:
     console.print(text, markup=False, soft_wrap=not console.is_terminal)
 
 
+def clock(seconds: float) -> str:
+    """75 → 0:01:15."""
+    return str(timedelta(seconds=round(max(0.0, seconds))))
+
+
 def _width(rows: Sequence[Sequence[str]], kept: Sequence[int]) -> int:
-    """How wide these columns are side by side."""
     return sum(max(cell_len(row[i]) for row in rows) for i in kept) + GAP * (len(kept) - 1)

@@ -1,5 +1,6 @@
 """The convolutional encoder of images, `impala_small`."""
 
+from collections.abc import Sequence
 from math import ceil
 
 import equinox as eqx
@@ -25,9 +26,13 @@ class Conv(eqx.Module):
         self.kernel = jax.random.uniform(key, (3, 3, inputs, outputs), minval=-limit, maxval=limit)
         self.bias = jnp.zeros(outputs)
 
-    def __call__(self, x: Float[Array, "batch h w in"]) -> Float[Array, "batch h w out"]:
+    def linear(self, x: Float[Array, "batch h w in"]) -> Float[Array, "batch h w out"]:
+        """Without the bias."""
         layout = ("NHWC", "HWIO", "NHWC")
-        return jax.lax.conv_general_dilated(x, self.kernel, (1, 1), "SAME", dimension_numbers=layout) + self.bias
+        return jax.lax.conv_general_dilated(x, self.kernel, (1, 1), "SAME", dimension_numbers=layout)
+
+    def __call__(self, x: Float[Array, "batch h w in"]) -> Float[Array, "batch h w out"]:
+        return self.linear(x) + self.bias
 
 
 @jax.custom_vjp
@@ -36,26 +41,46 @@ def max_pool(x: Float[Array, "batch h w c"]) -> Float[Array, "batch h2 w2 c"]:
     return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
 
 
+def _pads(size: tuple[int, ...]) -> Sequence[tuple[int, int]]:
+    return jax.lax.padtype_to_pads(size, (3, 3), (2, 2), "SAME")
+
+
+def _max_pool_forward(x: Array) -> tuple[Array, tuple[Array, Array]]:
+    """The maxima; which place of its window, 0 to 8, each was found at; and no images of the size of these."""
+    size = x.shape[1:3]
+    padded = jnp.pad(x, ((0, 0), *_pads(size), (0, 0)), constant_values=-jnp.inf)
+    spans = [2 * ceil(n / 2) - 1 for n in size]
+    places = [padded[:, i : i + spans[0] : 2, j : j + spans[1] : 2] for i, j in np.ndindex(3, 3)]
+    best, at = places[0], jnp.zeros(places[0].shape, jnp.uint8)
+    for place, here in enumerate(places[1:], 1):
+        at = jnp.where(here > best, jnp.uint8(place), at)
+        best = jnp.maximum(best, here)
+    return best, (at, x[:0])
+
+
 def _max_pool_back(kept: tuple[Array, Array], dy: Array) -> tuple[Array]:
-    """Place by place of the windows, in elementwise operations: compilers scatter one number after the other."""
-    x, y = kept
-    pads = jax.lax.padtype_to_pads(x.shape[1:3], (3, 3), (2, 2), "SAME")
-    padded = jnp.pad(x, ((0, 0), *pads, (0, 0)), constant_values=-jnp.inf)
-    spans = [2 * n - 1 for n in y.shape[1:3]]
-    given, dx = jnp.zeros(y.shape, bool), jnp.zeros_like(x)
-    for at in np.ndindex(3, 3):
-        rows, columns = (slice(i, i + span, 2) for i, span in zip(at, spans, strict=True))
-        taker = (padded[:, rows, columns] == y) & ~given
-        given |= taker
-        places = [
-            (i - low, n - (i - low) - span, 1)
-            for i, span, n, (low, _) in zip(at, spans, x.shape[1:3], pads, strict=True)
-        ]
-        dx += jax.lax.pad(jnp.where(taker, dy, 0), jnp.zeros((), dy.dtype), ((0, 0, 0), *places, (0, 0, 0)))
-    return (dx,)
+    """Pixel by pixel, from the windows that hold it: compilers scatter one number after the other.
+
+    A window begins at every second row of the padded image, so an even row is the first of one window and the last of
+    the one before, an odd row the middle of one; columns likewise.
+    """
+    at, size = kept[0], kept[1].shape[1:3]
+
+    def taken(row: int, column: int) -> Array:
+        """What windows give to this place of theirs, laid where it is among the even or odd rows and columns."""
+        down, right = (((1, 0) if place == 2 else (0, 1)) for place in (row, column))
+        return jnp.pad(jnp.where(at == 3 * row + column, dy, 0), ((0, 0), down, right, (0, 0)))
+
+    even_even = taken(0, 0) + taken(0, 2) + taken(2, 0) + taken(2, 2)
+    even = jnp.stack([even_even, taken(0, 1) + taken(2, 1)], axis=3)
+    odd = jnp.stack([taken(1, 0) + taken(1, 2), taken(1, 1)], axis=3)
+    batch, height, width, channels = even_even.shape
+    dx = jnp.stack([even, odd], axis=2).reshape(batch, 2 * height, 2 * width, channels)
+    (top, _), (left, _) = _pads(size)
+    return (dx[:, top : top + size[0], left : left + size[1]],)
 
 
-max_pool.defvjp(lambda x: ((y := max_pool(x)), (x, y)), _max_pool_back)
+max_pool.defvjp(_max_pool_forward, _max_pool_back)
 
 
 class Stack(eqx.Module):
@@ -70,7 +95,8 @@ class Stack(eqx.Module):
         self.residual = (Conv(keys[1], outputs, outputs), Conv(keys[2], outputs, outputs))
 
     def __call__(self, x: Float[Array, "batch h w in"]) -> Float[Array, "batch h2 w2 out"]:
-        x = max_pool(self.first(x))
+        # The bias does not change which number of a window is largest, and four times as few are left after it.
+        x = max_pool(self.first.linear(x)) + self.first.bias
         y = x
         for conv in self.residual:
             y = conv(jax.nn.relu(y))
@@ -81,7 +107,8 @@ class Impala(eqx.Module):
     """Images → 512 features: x/255, three stacks of 16, 32, 32 channels, ReLU, flatten, one affine-GELU layer.
 
     Images stay uint8 until here; floats are taken to be on the same scale, 0…255. Each stack halves height and width
-    (rounding up), so 64×64 leaves 8·8·32 = 2048 numbers for the last layer.
+    (rounding up), so 64×64 leaves 8·8·32 = 2048 numbers for the last layer. The stacks compute in the type of their
+    weights.
     """
 
     stacks: tuple[Stack, ...]
@@ -97,7 +124,7 @@ class Impala(eqx.Module):
 
     def __call__(self, images: Num[Array, "*batch h w c"]) -> Float[Array, "*batch 512"]:
         batch = images.shape[:-3]
-        x = images.reshape(-1, *images.shape[-3:]).astype(jnp.float32) / 255
+        x = images.reshape(-1, *images.shape[-3:]).astype(self.stacks[0].first.kernel.dtype) / 255
         for stack in self.stacks:
             x = stack(x)
-        return self.output(jax.nn.relu(x).reshape(*batch, -1))
+        return self.output(jax.nn.relu(x).reshape(*batch, -1).astype(jnp.float32))

@@ -1,7 +1,4 @@
-"""The out-of-combination study: hold pairs of context and task out of the data, train, and ask for them.
-
-pairs ─► cut ─► (train) ─► trials ─► evaluation, from event logs ─► study
-"""
+"""The out-of-combination study: hold pairs of context and task out of the data, train, and ask for them."""
 
 from cta.ooc.components import Layout, Rule, find_layout
 from cta.ooc.cut import cut_files, find_all, plan_cut

@@ -1,8 +1,7 @@
 """Finding completion events, and cutting held-out pairs out of a dataset's files, with a record of what went.
 
 Row i of a dataset stands for the transition i → i + 1, unless it is the last of its episode. Removing a run of
-transitions splits an episode: the part before keeps the state in which the run began as its last row, the part after
-begins with the state in which the run ended. Nothing else changes, and no row is used twice.
+transitions splits an episode: the state in which the run began ends one part, that in which it ended begins the other.
 """
 
 import json
@@ -13,11 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cta.data import TrajectoryDataset
+from cta.data import TrajectoryDataset, resolve
 from cta.data.download import record_path, sha256_of
-from cta.data.locations import resolve
 from cta.data.npz import CHUNK_BYTES, Column, NpzReader, write_npz
-from cta.data.progress import Advance, progress
+from cta.data.progress import progress
 from cta.envs.datasets import open_dataset
 from cta.errors import CtaError
 from cta.io.files import write_whole
@@ -25,8 +23,7 @@ from cta.ooc.components import Layout, Rule
 from cta.ooc.pairs import PRESS, HeldOut, Pair
 
 RECORD_KEY = "ooc"
-TRIES = 10_000
-"""Draws after which a random window is given up."""
+TRIES = 10_000  # draws after which a random window is given up
 NO_PRESS, UNEXPLAINED = -1, -2
 
 
@@ -39,30 +36,21 @@ class Rows(NamedTuple):
 
 
 def read_rows(dataset: TrajectoryDataset, layout: Layout, rule: Rule) -> Rows:
-    """Measure every row. The dataset's `info` arrays are used where it has them, else its observations."""
     measured = layout.measure(dataset.observations, dataset.info)
     return Rows(measured, rule.values(layout, measured), dataset.terminals)
 
 
 def presses(layout: Layout, values: np.ndarray) -> np.ndarray:
-    """(N − 1,) the button pressed between rows t and t + 1: the one whose pattern is the difference of the lights.
-
-    −1 is none, −2 a difference that no single press explains (an episode's end, two presses at once).
-    """
+    """(N − 1,) the button whose pattern is the change from row t to t + 1; −1: no change, −2: more than a press."""
     flipped = values[1:] != values[:-1]
     found = np.where(flipped.any(axis=1), UNEXPLAINED, NO_PRESS)
-    for button, lights in enumerate(layout.patterns):
-        pattern = np.zeros(len(layout.components), bool)
-        pattern[list(lights)] = True
+    for button, pattern in enumerate(layout.flips):
         found[(flipped == pattern).all(axis=1)] = button
     return found
 
 
 def find_events(rows: Rows, pair: Pair, layout: Layout, rule: Rule) -> np.ndarray:
-    """The transitions t (rows t → t + 1 of one episode) that complete the pair's task with its context at row t.
-
-    What the context says about the event's own component is the event's to decide: it was not there, now it is.
-    """
+    """The transitions t (rows t → t + 1 of one episode) that complete the pair's task with its context at row t."""
     if len(rows.terminals) < 2:
         return np.zeros(0, int)
     what, value = pair.event
@@ -74,13 +62,12 @@ def find_events(rows: Rows, pair: Pair, layout: Layout, rule: Rule) -> np.ndarra
         happened = ~reached[:-1] & reached[1:]
     happened &= ~rows.terminals[:-1]
     for name, held in pair.context.items():
-        if name != what:
+        if name != what:  # of its own component the event decides: it was not there, now it is
             happened &= rows.values[:-1, layout.index(name)] == held
     return np.flatnonzero(happened)
 
 
 def find_all(dataset: TrajectoryDataset, held_out: HeldOut) -> list[np.ndarray]:
-    """`find_events` for every pair."""
     rows = read_rows(dataset, held_out.layout, held_out.rule)
     return [find_events(rows, pair, held_out.layout, held_out.rule) for pair in held_out.pairs]
 
@@ -98,20 +85,15 @@ class PairCount:
 
 @dataclass(frozen=True)
 class CutReport:
-    """What a cut did to one file.
-
-    `removed` counts every transition once, also where windows of several pairs overlap. `left` are the events of the
-    pairs that are still in the result: none, except in the control, whose windows lie at random places. `unexplained`
-    counts steps whose change of lights no single press explains.
-    """
+    """What a cut did to one file."""
 
     pairs: tuple[PairCount, ...]
     windows: int
-    removed: int
+    removed: int  # every transition counts once, also where windows overlap
     transitions_left: int
     episodes_left: int
-    events_left: tuple[int, ...]
-    unexplained: int
+    events_left: tuple[int, ...]  # none of any pair, except in the control
+    unexplained: int  # steps whose change of lights no single press explains
 
 
 class Cut(NamedTuple):
@@ -123,10 +105,7 @@ class Cut(NamedTuple):
 
 
 def plan_cut(dataset: TrajectoryDataset, held_out: HeldOut, *, control_seed: int | Sequence[int] | None = None) -> Cut:
-    """Find the events and decide which rows remain.
-
-    With `control_seed` the same number of windows of the same lengths goes, at random places.
-    """
+    """Find the events and decide which rows remain; with `control_seed` windows of the same lengths go elsewhere."""
     layout, rule = held_out.layout, held_out.rule
     rows = read_rows(dataset, layout, rule)
     gone, counts = np.zeros(dataset.num_rows, bool), []
@@ -160,8 +139,7 @@ def cut_files(
 ) -> dict[Path, dict[str, CutReport]]:
     """Cut NAME or FILE and its validation file; {training file: {"train": report, "validation": report}}.
 
-    The results go to OUT/NAME.npz and OUT/NAME-val.npz, with `per_pair` to OUT/pair1/NAME.npz and so on: the names of
-    the source, so that whoever opens them finds the world and its settings.
+    They become OUT/NAME.npz and OUT/NAME-val.npz, with `per_pair` OUT/pair1/NAME.npz and so on: NAME tells the world.
     """
     name, train, validation = open_dataset(source, dataset_dir=dataset_dir, info=True)
     files, out = resolve(source, dataset_dir=dataset_dir), Path(out).expanduser()
@@ -195,22 +173,20 @@ def _write(dataset: TrajectoryDataset, cut: Cut, path: Path, record: dict[str, A
     arrays = {"observations": dataset.observations, "actions": dataset.actions, **dataset.info}
     record_path(path).unlink(missing_ok=True)  # an earlier cut's: it would not fit the new file
     with progress(f"writing {path.name}", total=len(arrays) * len(cut.rows), unit="rows") as advance:
-        columns = {
-            key: Column(values.dtype, (len(cut.rows), *values.shape[1:]), _pieces(values, cut.rows, advance))
-            for key, values in arrays.items()
-        }
+
+        def pieces(values: np.ndarray) -> Iterator[np.ndarray]:
+            size = max(1, CHUNK_BYTES * len(values) // max(1, values.nbytes))
+            for start in range(0, len(cut.rows), size):
+                piece = values[cut.rows[start : start + size]]
+                yield piece
+                advance(len(piece))
+
+        shapes = {key: (len(cut.rows), *values.shape[1:]) for key, values in arrays.items()}
+        columns = {key: Column(values.dtype, shapes[key], pieces(values)) for key, values in arrays.items()}
         columns["terminals"] = Column(cut.terminals.dtype, cut.terminals.shape, [cut.terminals])
         write_npz(path, columns, record)
     sidecar = {"sha256": sha256_of(path), **record}
     write_whole(record_path(path), json.dumps(sidecar, indent=1, ensure_ascii=False) + "\n")
-
-
-def _pieces(values: np.ndarray, rows: np.ndarray, advance: Advance) -> Iterator[np.ndarray]:
-    size = max(1, CHUNK_BYTES * len(values) // max(1, values.nbytes))
-    for start in range(0, len(rows), size):
-        piece = values[rows[start : start + size]]
-        yield piece
-        advance(len(piece))
 
 
 def _check_targets(targets: Iterable[Path], sources: Sequence[Path]) -> None:
@@ -234,13 +210,8 @@ def windows_before(events: np.ndarray, window: int, dataset: TrajectoryDataset) 
 
 
 def random_windows(lengths: Sequence[int], dataset: TrajectoryDataset, *, seed: int | Sequence[int]) -> np.ndarray:
-    """(N,) bool: runs of transitions of these lengths at random places, none across an episode's end or overlapping.
-
-    The end of each is uniform over the transitions where it fits.
-    """
-    rng = np.random.default_rng(seed)
-    gone = np.zeros(dataset.num_rows, bool)
-    blocked = dataset.terminals.copy()
+    """(N,) bool: runs of transitions of these lengths at random places, none across an episode's end or overlapping."""
+    rng, gone, blocked = np.random.default_rng(seed), np.zeros(dataset.num_rows, bool), dataset.terminals.copy()
     # The longest first: the short ones fit into what they leave.
     for length in sorted(lengths, reverse=True):
         for _ in range(TRIES):
@@ -261,13 +232,10 @@ def run_lengths(gone: np.ndarray, dataset: TrajectoryDataset) -> list[int]:
 
 
 def remaining_rows(gone: np.ndarray, dataset: TrajectoryDataset) -> tuple[np.ndarray, np.ndarray]:
-    """(rows that remain, whether each is the last of its episode) once these transitions are gone.
-
-    A row remains if the transition into it or out of it does.
-    """
+    """(rows that remain, whether each is the last of its episode) once these transitions are gone."""
     kept = ~gone & ~dataset.terminals
-    arrives = np.append(False, kept[:-1])
-    rows = np.flatnonzero(kept | arrives)
+    # A row remains if the transition into it or out of it does.
+    rows = np.flatnonzero(kept | np.append(False, kept[:-1]))
     if not rows.size:
         raise CtaError(f"{dataset.name}: nothing would be left: every transition lies in a removed window")
     return rows, ~kept[rows]

@@ -1,22 +1,10 @@
-"""Held-out pairs: a context, an event, and how many transitions before the event go.
-
-Pairs of one's own come from a small TOML file:
-
-[thresholds]                 # optional: where parts count as open or closed, see `Rule`
-drawer = 0.04
-[event_thresholds]           # optional: where a crossing counts as the event
-window = 0.16
-
-[[pair]]
-name = "open the drawer"     # optional
-context = { window = "closed", window_lock = "unlocked", drawer = "closed" }
-event = { drawer = "open" }
-K = 15                       # transitions removed, the completing one last
-"""
+"""Held-out pairs: a context, an event, and how many transitions before the event go; `built_in.toml` is an example."""
 
 import json
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +13,20 @@ from cta.io.files import read_toml
 from cta.ooc.components import Layout, Rule, Value
 
 PRESS = "press"
+BUILT_IN = tomllib.loads((files("cta.ooc") / "built_in.toml").read_text("utf-8"))
+"""The contents of a pairs file for each layout that comes with pairs."""
+PAPER_EVENTS = {"scene": (338, 464, 74), "puzzle-4x4": (54, 137, 234, 54, 216)}
+"""Events in the million transitions of the published files: removed transitions / K, as the paper reports them."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One task under one context.
-
-    `context` is {component: value (0 or 1)} at the row before the event. `event` is (component, value), the component's
-    change to that value, or ("press", i). `window` is K: the event's transition and the K − 1 before it are removed.
-    """
+    """One task under one context."""
 
     name: str
-    context: Mapping[str, int]
-    event: tuple[str, int]
-    window: int
+    context: Mapping[str, int]  # {component: value (0 or 1)} at the row before the event
+    event: tuple[str, int]  # (component, value), the component's change to that value, or ("press", i)
+    window: int  # K: the event's transition and the K − 1 before it are removed
 
     def record(self, layout: Layout) -> dict[str, Any]:
         """The pair in words, in the form of a pairs file."""
@@ -60,22 +48,17 @@ class Pair:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What is held out of a world's data: pairs, and the rule by which their events are found.
-
-    `first` is the number of the first pair: a dataset without pair 2 alone still calls it pair 2.
-    """
+    """What is held out of a world's data: pairs, and the rule by which their events are found."""
 
     layout: Layout
     pairs: tuple[Pair, ...]
     rule: Rule = field(default_factory=Rule)
-    first: int = 1
+    first: int = 1  # number of the first pair: a dataset without pair 2 alone still calls it pair 2
 
     def numbered(self) -> list[tuple[int, Pair]]:
-        """The pairs with their numbers."""
         return list(enumerate(self.pairs, self.first))
 
     def each(self) -> "list[HeldOut]":
-        """One for every pair."""
         return [replace(self, pairs=(pair,), first=number) for number, pair in self.numbered()]
 
     def record(self) -> dict[str, Any]:
@@ -150,58 +133,13 @@ def short(value: Any) -> str:
     return text if len(text) <= 40 else text[:37] + "…"
 
 
-def _move(removed: int, name: str, event: tuple[str, int], **context: int) -> Pair:
-    return Pair(name, context, event, removed)
-
-
-def _press(button: int, lit: Mapping[int, int], window: int) -> Pair:
-    return Pair(f"press {button}", {f"light{i}": value for i, value in lit.items()}, (PRESS, button), window)
-
-
-BUILT_IN: dict[str, tuple[Pair, ...]] = {
-    "scene": (
-        _move(15, "open the drawer", ("drawer", 1), window=0, window_lock=1, drawer=0),
-        _move(15, "close the window", ("window", 0), drawer=0, drawer_lock=0, window=1),
-        _move(15, "put the cube into the drawer", ("cube", 1), window=1, window_lock=0, drawer=1, cube=0),
-    ),
-    "puzzle-4x4": (
-        _press(5, {5: 0, 1: 1, 9: 0, 4: 1, 6: 0}, 20),
-        _press(2, {2: 1, 1: 0, 3: 1, 6: 0}, 20),
-        _press(15, {15: 0, 11: 1, 14: 1}, 20),
-        _press(10, {10: 1, 6: 0, 14: 1, 9: 0, 11: 1}, 20),
-        _press(0, {0: 1, 1: 0, 4: 1}, 20),
-    ),
-    "desk": (
-        _move(6, "open the drawer", ("drawer", 1), drawer=0, window=0, window_lock=1),
-        _move(6, "close the window", ("window", 0), drawer=0, drawer_lock=0, window=1),
-        _move(6, "open the tray", ("tray", 1), drawer=1, window=1, window_lock=0, tray=0),
-    ),
-    "lights-3x3": (
-        _press(0, {0: 1, 1: 0, 3: 1}, 6),
-        _press(1, {1: 1, 0: 0, 2: 1, 4: 0}, 6),
-        _press(8, {8: 0, 5: 1, 7: 1}, 6),
-        _press(4, {4: 0, 1: 1, 7: 0, 3: 1, 5: 0}, 6),
-        _press(3, {3: 1, 0: 0, 4: 1, 6: 0}, 6),
-    ),
-}
-"""The paper's pairs of scene and puzzle-4x4, and the embedded worlds' own, by layout."""
-PAPER_EVENTS = {"scene": (338, 464, 74), "puzzle-4x4": (54, 137, 234, 54, 216)}
-"""Events in the million transitions of the published files: removed transitions / K, as the paper reports them."""
-
-
-def built_in_pairs(layout: Layout) -> tuple[Pair, ...]:
-    """The pairs that come with a world."""
-    pairs = BUILT_IN.get(layout.name)
-    if pairs is None:
-        raise CtaError(f"{layout.name} comes without held-out pairs: write them to a TOML file and give --pairs FILE")
-    return pairs
-
-
 def held_out_of(layout: Layout, path: str | Path | None = None) -> HeldOut:
     """The pairs in a file, or those that come with the world."""
-    if path is None:
-        return HeldOut(layout, built_in_pairs(layout))
-    return parse_held_out(read_toml(Path(path).expanduser()), layout=layout, where=str(path))
+    if path is not None:
+        return parse_held_out(read_toml(Path(path).expanduser()), layout=layout, where=str(path))
+    if layout.name not in BUILT_IN:
+        raise CtaError(f"{layout.name} comes without held-out pairs: write them to a TOML file and give --pairs FILE")
+    return parse_held_out(BUILT_IN[layout.name], layout=layout, where=f"pairs of {layout.name}")
 
 
 def parse_held_out(record: Mapping[str, Any], *, layout: Layout, where: str) -> HeldOut:
@@ -213,10 +151,7 @@ def parse_held_out(record: Mapping[str, Any], *, layout: Layout, where: str) -> 
         raise CtaError(f"{where}: no pairs: write at least one [[pair]] with context, event and K")
     pairs = tuple(parse_pair(entry, layout=layout, where=f"{where}: pair {n}") for n, entry in enumerate(entries, 1))
     rule = Rule(*(_thresholds(record.get(key, {}), f"{where}: {key}") for key in keys))
-    try:
-        rule.check(layout)
-    except CtaError as error:
-        raise CtaError(f"{where}: {error}") from None
+    rule.check(layout, f"{where}: ")
     return HeldOut(layout, pairs, rule)
 
 

@@ -16,9 +16,9 @@ DAMAGE = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, Inde
 """What working with the wrong numbers and words raises."""
 FRAME_PIXELS = 144
 FRAME_QUALITY = 72
+# What of map.json reaches the page as it is.
 KEPT = ("dataset", "agent", "seed", "step", "method", "tasks", "contexts", "queries", "purity", "purity_by_task")
 KEPT += ("representation", "among")
-"""What of map.json reaches the page as it is."""
 RAW, ACROSS = "g − s", "purity_across_contexts_%"
 TITLES = {
     "same_task_other_context_%": "Same task, other context, %",
@@ -27,8 +27,8 @@ TITLES = {
 }
 
 
-def read_map(run: Path) -> dict[str, Any] | None:
-    """RUN/analogies/map.json with its arrays packed, without frames; None where `cta analogies` was not run."""
+def read_map(run: Path) -> tuple[dict[str, Any], dict[int, list[Path]]] | None:
+    """RUN/analogies/map.json, packed, and {point: [state image, goal image]}; None if `cta analogies` was not run."""
     where = run / "analogies" / "map.json"
     if not where.exists():
         return None
@@ -38,13 +38,9 @@ def read_map(run: Path) -> dict[str, Any] | None:
         raise CtaError(f"{where}: {told}; run `cta analogies` again")
     try:
         packed = _packed(stored)
-        return packed | words(packed)
+        return packed | words(packed), _frame_files(stored, where.parent)
     except DAMAGE as error:
-        raise _damaged(where, error) from error
-
-
-def _damaged(where: Path, error: Exception) -> CtaError:
-    return CtaError(f"{where} is not a map that `cta analogies` wrote ({error!r:.100}); run it again")
+        raise CtaError(f"{where} is not a map that `cta analogies` wrote ({error!r:.100}); run it again") from error
 
 
 def _packed(stored: dict[str, Any]) -> dict[str, Any]:
@@ -56,12 +52,8 @@ def _packed(stored: dict[str, Any]) -> dict[str, Any]:
     if any(len(column) != count for column in columns):
         raise ValueError("columns of different lengths")
     # Without steps in between: first all states, then all goals. `state` and `goal`: rows where a pair begins and ends.
-    both = {
-        "numbers": [*schematic["state"], *schematic["goal"]],
-        "state": range(count),
-        "goal": range(count, 2 * count),
-    }
-    path = stored.get("path") or both
+    both = [*schematic["state"], *schematic["goal"]]
+    path = stored.get("path") or {"numbers": both, "state": range(count), "goal": range(count, 2 * count)}
     ends = {which: np.asarray(path[which]) for which in ("state", "goal")}
     if any(len(rows) != count or rows.max(initial=-1) >= len(path["numbers"]) for rows in ends.values()):
         raise ValueError("pairs outside the path")
@@ -87,30 +79,19 @@ def _packed(stored: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def frame_files(run: Path) -> dict[int, list[Path]]:
-    """{point: [state image, goal image]}, the named queries and their neighbours first.
-
-    None for the desk, which the page draws just as well from its numbers.
-    """
-    folder, where = run / "analogies", run / "analogies" / "map.json"
-    stored = read_json(where)
+def _frame_files(stored: dict[str, Any], folder: Path) -> dict[int, list[Path]]:
+    """The named queries and their neighbours first; none for the desk, which the page draws from its numbers."""
     if stored["schematic"]["kind"] == "desk":
         return {}
-    try:
-        first: list[int] = []
-        for point in (query["point"] for query in stored.get("queries") or []):
-            first += [point, *(near for rows in stored["neighbours"].values() for near in rows[point])]
-        pairs = {int(point): pair for point, pair in stored["frames"].items()}
-        frames = {
-            point: [folder / pairs[point][which] for which in ("state", "goal")]
-            for point in dict.fromkeys([*first, *pairs])
-            if point in pairs
-        }
-        if any(not file.resolve().is_relative_to(folder.resolve()) for pair in frames.values() for file in pair):
-            raise ValueError("a frame that is not in its folder")
-        return frames
-    except DAMAGE as error:
-        raise _damaged(where, error) from error
+    pairs = {int(point): pair for point, pair in stored["frames"].items()}
+    first: list[int] = []
+    for point in (query["point"] for query in stored.get("queries") or []):
+        first += [point, *(near for rows in stored["neighbours"].values() for near in rows[point])]
+    order = [point for point in dict.fromkeys([*first, *pairs]) if point in pairs]
+    frames = {point: [folder / pairs[point][which] for which in ("state", "goal")] for point in order}
+    if any(not file.resolve().is_relative_to(folder.resolve()) for pair in frames.values() for file in pair):
+        raise ValueError("a frame that is not in its folder")
+    return frames
 
 
 def small_image(file: Path) -> str:
@@ -155,11 +136,8 @@ def purity_words(rows: list[dict[str, Any]]) -> list[str]:
         relation = "beats that" if gap > noise else "loses to that" if gap < -noise else "is level with that"
         said.append(f"{name} ({row[ACROSS]:.0f} %) {relation}")
     chance = raw.get("purity_shuffled_labels_%")
-    known = f" (chance: {chance:.0f} %)" if chance is not None else ""
-    intro = (
-        f"Of a pair's ten nearest from other contexts, {raw[ACROSS]:.0f} % have its task when near means a similar raw "
-        f"difference {RAW}{known}."
-    )
+    near = f"a similar raw difference {RAW}" + ("" if chance is None else f" (chance: {chance:.0f} %)")
+    intro = f"Of a pair's ten nearest from other contexts, {raw[ACROSS]:.0f} % have its task when near means {near}."
     return [intro, f"{', '.join(said)}."]
 
 
@@ -186,10 +164,9 @@ def _purity_table(rows: list[dict[str, Any]]) -> dict[str, Any]:
 def pack_integers(values: Any) -> dict[str, Any]:
     """Non-negative integers, exactly, in the smallest unsigned type."""
     array = np.asarray(values, np.int64)
-    top = int(array.max(initial=0))
-    if array.min(initial=0) < 0 or top >= 2**32:
+    if array.min(initial=0) < 0 or array.max(initial=0) >= 2**32:
         raise ValueError("a number that is negative or too large")
-    size = 1 if top < 2**8 else 2 if top < 2**16 else 4
+    size = np.min_scalar_type(array.max(initial=0)).itemsize
     data = base64.b64encode(array.astype(f"<u{size}").tobytes()).decode()
     return {"kind": f"u{8 * size}", "shape": list(array.shape), "data": data}
 

@@ -13,8 +13,6 @@ SCRIPTS = ("base.js", "schematic.js", "charts.js", "tables.js", "map.js", "playe
 
 
 def render(data: dict[str, Any]) -> bytes:
-    """The page of `data`, as UTF-8."""
-
     def asset(name: str) -> str:
         return (files("cta.report") / "assets" / name).read_text("utf-8")
 

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from cta.errors import CtaError
 from cta.io.files import save_figure
+from cta.ooc import find_layout, held_out_of
 from cta.scores.pair_table import pair_lines
-from cta.scores.paper import ALL_PAIRS, OOC, TABLES, paper_pairs, paper_scores
-from cta.scores.protocol import CellScores, short_steps
-from cta.scores.records import PRESSES, TASKS
+from cta.scores.paper import ALL_PAIRS, OOC, TABLES, CellScores, paper_pairs, paper_scores, short_steps
+from cta.scores.schema import PRESSES, TASKS
 from cta.scores.statistics import curve, task_scores
 from cta.scores.store import Scores
 from cta.scores.tables import agent_words
@@ -56,7 +56,9 @@ def _curves(axis: Any, cells: Cells, colour: dict[str, str]) -> None:
         steps, means, spreads = (list(column) for column in zip(*curve(cell.rows), strict=True))
         shown = {"color": colour[cell.key.agent]}
         _band(axis, steps, means, spreads, label=_label(cell), **shown)
-        rough = [i for i, step in enumerate(steps) if step in rough_steps(cell)]
+        most = max(row.episodes for row in cell.rows)
+        fewer = {row.step for row in cell.rows if row.episodes < most}
+        rough = [i for i, step in enumerate(steps) if step in fewer]
         axis.plot([steps[i] for i in rough], [means[i] for i in rough], "o", ms=3, mfc="white", zorder=3, **shown)
         if (score := printed.get((cell.key.dataset, cell.key.agent))) is not None and not cell.key.settings:
             marks = {"fmt": "D", "ms": 4, "mfc": "white", "capsize": 2, "lw": 1, **shown}
@@ -74,17 +76,8 @@ def _band(axis: Any, x: list[int], means: list[float], spreads: list[float], *, 
     axis.grid(alpha=0.25)
 
 
-def rough_steps(cell: CellScores) -> set[int]:
-    """Steps that were scored with fewer episodes per task than the most."""
-    most = max(row.episodes for row in cell.rows)
-    return {row.step for row in cell.rows if row.episodes < most}
-
-
 def _pairs(axis: Any, cells: Cells, colour: dict[str, str]) -> None:
     """A group of bars per pair: for each agent the paper's (pale) and ours."""
-    from cta.ooc.components import find_layout
-    from cta.ooc.pairs import built_in_pairs
-
     printed = {(s.dataset, s.agent, s.pair): s for s in paper_pairs()}
     pairs = [*max((task_scores(cell.rows) for cell in cells), key=len), ALL_PAIRS]
     width, dataset = 0.8 / (2 * len(cells)), cells[0].key.dataset
@@ -107,7 +100,7 @@ def _pairs(axis: Any, cells: Cells, colour: dict[str, str]) -> None:
     axis.bar(0, 0, color="#555555", alpha=0.4, label="pale: the paper's")
     axis.bar(0, 0, color="none", edgecolor="#555555", label="outline: success by any way")
     # Pairs with their tasks in words, where they come with the dataset's world.
-    names = {f"pair{number}": task.name for number, task in enumerate(built_in_pairs(find_layout(dataset)), 1)}
+    names = {f"pair{number}": pair.name for number, pair in held_out_of(find_layout(dataset)).numbered()}
     words = [f"{pair}\n{fill(names[pair], 18)}" if pair in names else pair for pair in pairs]
     axis.set_xticks(range(len(pairs)), words, fontsize=7)
     axis.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.24), ncols=2)
@@ -130,41 +123,32 @@ def _presses(axis: Any, cells: Cells, colour: dict[str, str]) -> None:
 
 def _label(cell: CellScores) -> str:
     """The agent, its settings and its seeds; none of them counts where episodes or evaluations are fewer."""
-    name = cell.key.agent + (f" {cell.key.settings}" if cell.key.settings else "")
-    state = (
-        cell.state()
-        if cell.whole_seeds()
-        else f"{len(cell.seeds)} seed{'s' * (len(cell.seeds) > 1)}, short of the protocol"
-    )
-    return f"{name} ({state})"
+    name, seeds = f"{cell.key.agent} {cell.key.settings}".strip(), len(cell.seeds)
+    short = f"{seeds} seed{'s' * (seeds > 1)}, short of the protocol"
+    return f"{name} ({cell.state() if cell.whole_seeds() else short})"
 
 
 class Kind(NamedTuple):
-    """A kind of figures: caption, what draws a panel, its width in inches, what is shown."""
+    """A kind of figures: panels side by side, and what is said where there is `nothing` to draw."""
 
     caption: str
     draw: Callable[[Any, Cells, dict[str, str]], None]
     nothing: str
-    """What is said where there is nothing to draw."""
-    panel: str = "{0.dataset}"
-    """Its title, made of the keys of the cells that stand in it."""
-    width: float = 4.2
+    panel: str = "{0.dataset}"  # its title, made of the key of its cells
+    width: float = 4.2  # of a panel, in inches
     shown: str = "success, %"
 
 
-BY_CONDITION = "{0.dataset}, {0.condition}"
+BY_CONDITION, DIRECT = "{0.dataset}, {0.condition}", "direct success, %"
 NO_PRESSES = "no scores by presses to draw: `cta evaluate RUN --ask presses --results DIR` makes them"
 FIGURES = {
     "curves": Kind("learning curves", _curves, "no results to draw"),
-    "pairs": Kind(
-        "held-out pairs", _pairs, "no held-out pairs to draw", "{0.dataset}, {0.condition}", 6.4, "direct success, %"
-    ),
+    "pairs": Kind("held-out pairs", _pairs, "no held-out pairs to draw", BY_CONDITION, 6.4, DIRECT),
     PRESSES: Kind("composition curves", _presses, NO_PRESSES),
 }
 
 
 def drawn_cells(kind: str, scores: Scores) -> list[CellScores]:
-    """What a figure of this kind shows."""
     parts = [part for cell in scores.cells() for part in cell.parts() if part.rows]
     return [part for part in parts if part.asked == {"curves": TASKS}.get(kind, kind)]
 

@@ -1,7 +1,4 @@
-"""What agents came to on held-out pairs, beside the paper: direct success (success), a column for every pair.
-
-And what two agents came to, in one sentence and in bars of text.
-"""
+"""What agents came to on held-out pairs: as a table beside the paper's, of two in a sentence and in bars of text."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,14 +9,9 @@ from cta.scores.paper import ALL_PAIRS, paper_pairs
 from cta.scores.schema import WHOLE, Score
 from cta.scores.statistics import KINDS, difference, seeds_to_tell, summarise, task_scores
 
-Rate = tuple[float, float]
-"""Mean and standard deviation over seeds, in %."""
-UNCUT = "uncut"
-"""What tables call data from which nothing was cut."""
-BAR = 50
-"""Columns of a bar: two per cent each."""
-BLOCKS, PLAIN = "█▒░", "#+."
-"""Directly, by a detour, not at all."""
+Rate = tuple[float, float]  # mean and standard deviation over seeds, in %
+BAR = 50  # columns of a bar
+BLOCKS, PLAIN = "█▒░", "#+."  # directly, by a detour, not at all
 
 
 @dataclass(frozen=True)
@@ -33,7 +25,6 @@ class PairLine:
     pairs: dict[str, dict[str, Rate]]
 
     def text(self, pair: str, kind: str, *, digits: int = 0) -> str:
-        """Mean and deviation; one seed has no deviation."""
         if kind not in self.pairs.get(pair, {}):
             return "–"
         mean, std = self.pairs[pair][kind]
@@ -45,20 +36,17 @@ class PairLine:
 
 
 def pair_lines(scores: Iterable[Score], agent: str | None = None) -> list[PairLine]:
-    """A line for each agent and condition: a seed's rate is the mean of its last three evaluations.
-
-    Over all pairs, mean and ± are the means over the pairs, as in the paper's table. `agent`: another name.
-    """
+    """A line for each agent (by another name: `agent`) and condition, of a seed's last three evaluations."""
     groups: dict[tuple[str, str], list[Score]] = defaultdict(list)
     for score in scores:
-        groups[agent or score.agent, UNCUT if score.condition == WHOLE else score.condition].append(score)
+        groups[agent or score.agent, "uncut" if score.condition == WHOLE else score.condition].append(score)
     lines = []
     for (name, data), mine in groups.items():
         pairs: dict[str, dict[str, Rate]] = defaultdict(dict)
         for kind in KINDS:
             for pair, by_seed in task_scores(mine, kind).items():
                 pairs[pair][kind] = fmean(by_seed.values()), pstdev(by_seed.values())
-        over = [*pairs.values()]
+        over = [*pairs.values()]  # of which mean and ± are the means, as in the paper's table
         pairs[ALL_PAIRS] = {k: (fmean(one[k][0] for one in over), fmean(one[k][1] for one in over)) for k in KINDS}
         lines.append(PairLine(name, data, len({s.seed for s in mine}), max(s.step for s in mine), pairs))
     return lines
@@ -74,13 +62,10 @@ def paper_lines(dataset: str) -> list[PairLine]:
     return [*found.values()]
 
 
-def merge(ours: Sequence[PairLine], paper: Sequence[PairLine]) -> list[PairLine]:
+def as_table(ours: Sequence[PairLine], paper: Sequence[PairLine] = ()) -> list[list[str]]:
     """Each agent's lines together, the paper's below ours; agents of the paper alone are left out."""
     agents = dict.fromkeys(line.agent for line in ours)
-    return [line for agent in agents for line in (*ours, *paper) if line.agent == agent]
-
-
-def as_table(lines: Sequence[PairLine]) -> list[list[str]]:
+    lines = [line for agent in agents for line in (*ours, *paper) if line.agent == agent]
     pairs = list(dict.fromkeys(pair for line in lines for pair in line.pairs if pair != ALL_PAIRS))
     rows = [["agent", "data", "seeds", "steps", *pairs, ALL_PAIRS, "lenient, all"]]
     for line in lines:
@@ -90,19 +75,14 @@ def as_table(lines: Sequence[PairLine]) -> list[list[str]]:
 
 
 class PairAnswer:
-    """Direct success and success of two agents, by name, over all pairs and seeds: the first minus the second.
-
-    `interval`: of the difference in direct success, 95 %, Welch's over the seeds of both; one seed has none.
-    `enough`: seeds of each at which this difference and spread would have an interval without zero.
-    """
+    """Direct success and success of two agents, by name, over all pairs and seeds: the first minus the second."""
 
     def __init__(self, scores: Mapping[str, Sequence[Score]]):
         self.names = [*scores]
-        self.direct = [summarise(rows, "direct") for rows in scores.values()]
-        self.success = [summarise(rows) for rows in scores.values()]
-        ours, theirs = ((one.mean, one.std, one.seeds) for one in self.direct)
-        self.gap, self.interval = difference(ours, theirs)
-        self.enough = seeds_to_tell(ours, theirs)
+        self.direct, self.success = ([summarise(r, kind) for r in scores.values()] for kind in ("direct", "successes"))
+        ours, theirs = (one[:3] for one in self.direct)
+        self.gap, self.interval = difference(ours, theirs)  # in direct success; one seed has no interval
+        self.enough = seeds_to_tell(ours, theirs)  # seeds of each, if this difference and spread stayed
         self.told = self.interval is not None and not self.interval[0] <= 0 <= self.interval[1]
 
     def sentence(self) -> str:
@@ -114,9 +94,8 @@ class PairAnswer:
         text += f"{second} in {theirs.mean:.0f} %: {points}"
         if self.interval is None:
             return f"{text}, from one seed each, which does not say which is better."
-        low, high = self.interval
         seeds = f"{ours.seeds} seeds each" if ours.seeds == theirs.seeds else f"{ours.seeds} and {theirs.seeds} seeds"
-        text += f", 95 % interval {low:+.1f} to {high:+.1f} ({seeds})"
+        text += ", 95 % interval {:+.1f} to {:+.1f} ({})".format(*self.interval, seeds)
         if self.told:
             return f"{text}."
         more = f"; with this spread it would take about {self.enough} seeds of each" if self.enough else ""
@@ -125,7 +104,7 @@ class PairAnswer:
     def bars(self, blocks: str = BLOCKS) -> list[str]:
         """A bar for each agent, at most 80 columns wide."""
         width = max(map(len, self.names))
-        lines = [f"{'':{width}}  {blocks[0]} directly  {blocks[1]} by a detour  {blocks[2]} not at all"]
+        lines = ["{:{}}  {} directly  {} by a detour  {} not at all".format("", width, *blocks)]
         for name, direct, success in zip(self.names, self.direct, self.success, strict=True):
             done, reached = (round(BAR * one.mean / 100) for one in (direct, success))
             bar = blocks[0] * done + blocks[1] * (reached - done) + blocks[2] * (BAR - reached)

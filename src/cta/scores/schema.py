@@ -10,18 +10,17 @@ from typing import Any, NamedTuple
 
 from cta.errors import CtaError
 from cta.io.csv_log import csv_text
-from cta.io.files import safe_name, write_whole
+from cta.io.files import read_content, safe_name, write_whole
 
 WHOLE, HELD_OUT, RANDOM = "whole", "held-out", "random"
 """What an agent was trained on: everything, data without the held-out pairs, data without random windows."""
 TRAINED_ON = {WHOLE: "", HELD_OUT: ", held-out pairs", RANDOM: ", random windows cut"}
 """In words, after the name of a dataset, of scores."""
-DATA = {**TRAINED_ON, HELD_OUT: ", pairs cut"}
-"""The same of the data alone, whatever the agent was asked for."""
-CONDITIONS = tuple(TRAINED_ON)
-ASKED = ("tasks", "pairs", "presses")
+DATA = {**TRAINED_ON, HELD_OUT: ", pairs cut"}  # the same of the data alone, whatever the agent was asked for
+TASKS, PAIRS, PRESSES = ASKED = "tasks", "pairs", "presses"
 """What a score is of: a world's tasks, held-out pairs (pair1, …), or goals so many presses away (presses1, …)."""
-PAIR = "pair"
+CLOCK = "clock.json"
+"""In a run directory: {"wall_clock_s": …}, the time of all its training processes, starting and compiling included."""
 
 
 class Score(NamedTuple):
@@ -47,17 +46,9 @@ class Score(NamedTuple):
         return CellKey(*self[:4])
 
     @property
-    def of_pair(self) -> bool:
-        return self.task.startswith(PAIR)
-
-    @property
     def asked(self) -> str:
-        """Of which kind it is, one of `ASKED`."""
+        """One of `ASKED`."""
         return next((kind for kind in ASKED[1:] if self.task.startswith(kind.removesuffix("s"))), ASKED[0])
-
-    @property
-    def rate(self) -> float:
-        return self.successes / self.episodes
 
     def row(self) -> dict[str, Any]:
         return {name: "" if value is None else value for name, value in self._asdict().items()}
@@ -69,11 +60,7 @@ OLD_PAIR_COLUMNS = (*OLD_COLUMNS, "pair", "direct", "lenient")
 SCORED_HOW = ("env", "temperature", "noise", "eval_seed", "mujoco")
 """Columns after the others in a run's `evaluate.csv`."""
 LONGEST = 150
-_NUMBERS = ("seed", "step", "episodes", "successes", "direct", "lenient")
-_LEADS_OUT = set("/\\<>")
-"""In no name: what a path or a page would act on."""
-_TASK = re.compile(r"(pair|presses)?\d{1,3}", re.ASCII)
-_NUMBER = re.compile(r"\d{1,15}", re.ASCII)
+_LEADS_OUT = set("/\\<>")  # in no name: what a path or a page would act on
 
 
 class CellKey(NamedTuple):
@@ -109,8 +96,8 @@ class CellKey(NamedTuple):
             good = isinstance(value, str) and least <= len(value) <= most and value.isprintable()
             if not good or _LEADS_OUT & set(value):
                 raise CtaError(f"{where}: {value!r:.60} is not {what}")
-        if self.condition not in CONDITIONS:
-            raise CtaError(f"{where}: condition {self.condition!r:.60}: it is one of {', '.join(CONDITIONS)}")
+        if self.condition not in TRAINED_ON:
+            raise CtaError(f"{where}: condition {self.condition!r:.60}: it is one of {', '.join(TRAINED_ON)}")
         return self
 
 
@@ -118,18 +105,16 @@ def make_score(values: Mapping[str, Any], where: str = "row") -> Score:
     """A row from text or numbers; anything that cannot be a score is an error that names the place."""
     found = {name: str(values.get(name, "")) for name in COLUMNS}
     key = CellKey(*(found[name] for name in CellKey._fields)).check(where)
-    if not _TASK.fullmatch(found["task"]):
+    if not re.fullmatch(r"(pair|presses)?[0-9]{1,3}", found["task"]):
         raise CtaError(f"{where}: {found['task']!r:.60} is neither the number of a task nor a pair nor of presses")
-    numbers: dict[str, Any] = {}
-    for name in _NUMBERS:
-        empty = not found[name] and name in ("direct", "lenient")
-        if not empty and not _NUMBER.fullmatch(found[name]):
+    given = ["seed", "step", "episodes", "successes", *(name for name in ("direct", "lenient") if found[name])]
+    for name in given:
+        if not re.fullmatch(r"[0-9]{1,15}", found[name]):
             raise CtaError(f"{where}: {name} is not a whole number ({found[name]!r:.40})")
-        numbers[name] = None if empty else int(found[name])
-    score = Score(*key, task=found["task"], **numbers)
+    score = Score(*key, task=found["task"], **{name: int(found[name]) for name in given})
     if score.episodes < 1 or score.successes > score.episodes:
         raise CtaError(f"{where}: {score.successes} successes in {score.episodes} episodes")
-    if {score.direct is None, score.lenient is None} != {not score.of_pair}:
+    if {score.direct is None, score.lenient is None} != {score.asked != PAIRS}:
         raise CtaError(f"{where}: pairs have direct and lenient successes, tasks have none")
     if max(score.direct or 0, score.lenient or 0) > score.successes:
         raise CtaError(f"{where}: more direct successes than successes")
@@ -143,12 +128,10 @@ def read_scores(path: Path, *, settings: str = "", condition: str | None = None,
     (by default data without the pairs where pairs are scored). `growing`: the log of a run, whose last line may be half
     written, and where the same policy may have been scored in several ways.
     """
+    content = read_content(path)
     try:
-        text = path.read_bytes().decode()
-        text = text[: text.rfind("\n") + 1] if growing else text
+        text = content[: content.rfind(b"\n") + 1 if growing else None].decode()
         columns, *lines = [*csv.reader(io.StringIO(text, newline=""), strict=True)] or [COLUMNS if growing else ()]
-    except OSError as error:
-        raise CtaError(f"{path}: cannot be read ({error.strerror})") from error
     except (UnicodeDecodeError, csv.Error) as error:
         reason = error if isinstance(error, csv.Error) else "not UTF-8 text"
         raise CtaError(f"{path}: not a CSV file ({reason})") from None

@@ -2,22 +2,18 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from statistics import fmean, pstdev, stdev
+from typing import NamedTuple
 
 from cta.scores.schema import Score
 
-LAST_EVALUATIONS = 3
-"""A seed's score is the mean over this many evaluations at the end of training."""
-KINDS = ("direct", "successes", "lenient")
-"""What is counted of held-out pairs."""
+LAST_EVALUATIONS = 3  # a seed's score is the mean over this many evaluations at the end of training
+KINDS = ("direct", "successes", "lenient")  # what is counted of held-out pairs
 Interval = tuple[float, float]
-Measured = tuple[float, float, int]
-"""Mean, standard deviation, number of seeds."""
+Measured = tuple[float, float, int]  # mean, standard deviation, number of seeds: how a `Summary` begins
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(NamedTuple):
     """Mean ± standard deviation over seeds, the 95% interval of the mean, and the interquartile mean."""
 
     mean: float
@@ -27,7 +23,6 @@ class Summary:
     iqm: float
 
     def __str__(self) -> str:
-        """One seed has no deviation."""
         return f"{self.mean:.1f}" + (f" ± {self.std:.1f}" if self.seeds > 1 else "")
 
 
@@ -36,9 +31,7 @@ def by_evaluation(scores: Iterable[Score], kind: str = "successes") -> dict[int,
     rates: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for score in scores:
         rates[score.seed][score.step].append(100 * getattr(score, kind) / score.episodes)
-    return {
-        seed: {step: fmean(found) for step, found in sorted(by_step.items())} for seed, by_step in sorted(rates.items())
-    }
+    return {s: {step: fmean(found) for step, found in sorted(steps.items())} for s, steps in sorted(rates.items())}
 
 
 def seed_scores(scores: Iterable[Score], kind: str = "successes", *, last: int = LAST_EVALUATIONS) -> dict[int, float]:
@@ -90,10 +83,7 @@ def mean_interval(values: Sequence[float]) -> Interval | None:
 
 
 def difference(ours: Measured, theirs: Measured) -> tuple[float, Interval | None]:
-    """Ours − theirs and its 95% interval, Welch's: the two may spread differently and have different numbers of seeds.
-
-    Deviations are divided by n, as ours are; of the paper's that is not known.
-    """
+    """Ours − theirs and its 95% interval, Welch's; deviations are divided by n, as ours are (the paper's: unknown)."""
     gap, half = ours[0] - theirs[0], _half_width(ours, theirs, ours[2], theirs[2])
     return gap, None if half is None else (gap - half, gap + half)
 

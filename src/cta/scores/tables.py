@@ -1,23 +1,21 @@
-"""Ours beside the paper's. A table is text; `formats` prints it."""
+"""Ours beside the paper's: tables of text, as Markdown, LaTeX, CSV or on a terminal."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from statistics import fmean
-from typing import Any
 
 from cta.agents import REGISTRY
 from cta.config import AgentConfig, flat_settings, settings_key, to_dict
 from cta.envs.names import KNOWN, family
-from cta.errors import CtaError
+from cta.errors import CtaError, did_you_mean
+from cta.io.csv_log import csv_text
+from cta.io.text_tables import pipe_table, print_table, print_text
 from cta.presets import agent_preset
 from cta.scores.pair_table import pair_lines
-from cta.scores.paper import ALL_PAIRS, AVERAGE, OOC, PaperScore, paper_pairs, paper_scores
-from cta.scores.protocol import CellScores, short_list, short_steps
-from cta.scores.records import PAIRS, PRESSES, TASKS, by_score, by_seed, notices
-from cta.scores.schema import HELD_OUT, WHOLE, CellKey
-from cta.scores.statistics import Interval, Summary, difference, summarise, task_scores
-from cta.scores.store import Scores
+from cta.scores.paper import ALL_PAIRS, AVERAGE, OOC, CellScores, paper_pairs, paper_scores, short_list, short_steps
+from cta.scores.schema import HELD_OUT, PAIRS, PRESSES, TASKS, WHOLE, CellKey
+from cta.scores.statistics import Interval, difference, summarise, task_scores
+from cta.scores.store import Scores, by_score, by_seed, notices
 
 Line = tuple[str, ...]
 MORE = ("95% CI", "seed numbers", "steps", "episodes", "data")
@@ -26,11 +24,13 @@ OOC_COLUMNS = ("dataset", "pair", "agent", "paper", "ours", "seeds", "lenient", 
 PRESS_COLUMNS = ("dataset", "presses", "agent", "success, %", "95% CI", "seeds", *MORE[1:])
 BOARDS = "boards"
 BOARD_COLUMNS = ("dataset", "agent", "tasks, %", "beside cta (95%)", "by presses, %", "reach", "seeds", *MORE)
-HALF = 50.0
-"""Success in %, from which a number of presses is within an agent's reach."""
-SHOWN = 6
-"""Columns for readers; the others are in CSV files."""
+HALF = 50.0  # success in %, from which a number of presses is within an agent's reach
+SHOWN = 6  # columns for readers; the others are in CSV files
 NONE = "–"
+NOTHING = "No results yet.\n"
+TEX = str.maketrans(
+    {"\\": "\\textbackslash{}", "±": "$\\pm$", "–": "--", "×": "$\\times$"} | {c: f"\\{c}" for c in "%&_#"}
+)
 
 
 @dataclass
@@ -41,8 +41,7 @@ class Table:
     columns: Line
     lines: list[Line]
     notes: Line = ()
-    drop: tuple[int, ...] = (4, 5)
-    """Columns that a narrow terminal does without, the first of them first."""
+    drop: tuple[int, ...] = (4, 5)  # what a narrow terminal does without, the first of them first
 
     def __post_init__(self) -> None:
         """What a line does not say of the last columns is not known."""
@@ -63,27 +62,22 @@ class Selection:
 
 def build(name: str, scores: Scores, selection: Selection) -> Table:
     """The table of this name; an agent or dataset that it cannot have is an error."""
+    parts = [part for cell in scores.cells() for part in cell.parts() if part.rows]
     if name == BOARDS:
-        return _board_table(scores, selection)
-    asked = {OOC: PAIRS}.get(name, PRESSES if name == PRESSES else TASKS)
-    parts = [part for cell in scores.cells() for part in cell.parts() if part.rows and part.asked == asked]
+        return _board_table(parts, selection)
+    parts = [part for part in parts if part.asked == {OOC: PAIRS, PRESSES: PRESSES}.get(name, TASKS)]
     if name != PRESSES:
         parts = [part for part in parts if not part.key.settings]
         lines = (*paper_pairs(), *(part.key for part in parts)) if name == OOC else paper_scores(name)
-        _known("--agents", selection.agents, {line.agent for line in lines}, name)
-        _known("--datasets", selection.datasets, {line.dataset for line in lines}, name)
+        for flag, wanted in (("agent", selection.agents), ("dataset", selection.datasets)):
+            known = sorted({getattr(line, flag) for line in lines})
+            for word in sorted(wanted.difference(known)):
+                hint = did_you_mean(word, known, f"it has {', '.join(known)}")
+                raise CtaError(f"--{flag}s {word}: not in the table {name}: {hint}")
     parts = [part for part in parts if selection.wants(part.key.dataset, part.key.agent)]
     if name in (OOC, PRESSES):
         return _pair_table(parts, selection) if name == OOC else _press_table(parts)
     return _score_table(name, [part for part in parts if part.key.condition == WHOLE], selection)
-
-
-def _known(flag: str, wanted: Iterable[str], known: Set[str], table: str) -> None:
-    """Refuse names that the table has not, with the nearest ones: `scene` is near to all that have it in their name."""
-    for word in sorted(set(wanted) - known):
-        near = sorted(name for name in known if word in name)[:3] or get_close_matches(word, sorted(known), n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(sorted(known))}"
-        raise CtaError(f"{flag} {word}: not in the table {table}: {hint}")
 
 
 def _score_table(name: str, parts: Sequence[CellScores], selection: Selection) -> Table:
@@ -93,16 +87,19 @@ def _score_table(name: str, parts: Sequence[CellScores], selection: Selection) -
     shown: list[CellScores] = []
     printed = paper_scores(name)
     for score in printed:
+        head = (score.dataset, score.agent, score.text)
         if not selection.wants(score.dataset, score.agent):
             continue
         if score.dataset == AVERAGE:
-            datasets = [s.dataset for s in printed if s.agent == score.agent and s.dataset != AVERAGE]
-            lines += _averages(name, score, datasets, cells)
+            lines += _averages(name, score.agent, score.text, cells)
         elif cell := cells.get((score.dataset, score.agent)):
             shown.append(cell)
-            lines.append(_line(name, score, cell))
+            found = summarise(cell.counted())
+            gap, interval = difference(found[:3], (score.mean, score.std or 0, score.seeds))
+            ours = (str(found), f"{gap:+.1f}{_span(interval, '+')}" if interval else "", _seeds(cell, name))
+            lines.append((*head, *ours, f"{found.iqm:.1f}", *_more(cell, found.interval)))
         else:
-            lines.append((score.dataset, score.agent, score.text))
+            lines.append(head)
     notes = [
         f"paper: {printed[0].seeds} seeds, the published data, {'500k' if name == 'pixel' else '1M'} steps",
         "both: mean ± standard deviation over seeds of the mean of the last three evaluations, 50 episodes per task; "
@@ -112,18 +109,15 @@ def _score_table(name: str, parts: Sequence[CellScores], selection: Selection) -
     return Table(f"{name}: success, %", COLUMNS, kept, (*notes, *_notes(shown)))
 
 
-def _line(table: str, score: PaperScore, cell: CellScores) -> Line:
-    found = summarise(cell.counted())
-    gap, interval = difference((found.mean, found.std, found.seeds), (score.mean, score.std or 0, score.seeds))
-    between = "" if interval is None or score.std is None else f"{gap:+.1f} [{interval[0]:+.1f}, {interval[1]:+.1f}]"
-    head = (score.dataset, score.agent, score.text, str(found), between, _seeds(cell, table), f"{found.iqm:.1f}")
-    return (*head, *_more(cell, found.interval))
+def _span(interval: Interval | None, sign: str = "") -> str:
+    """[1.0, 2.0], perhaps with signs; nothing of one seed, which has no interval."""
+    return f" [{interval[0]:{sign}.1f}, {interval[1]:{sign}.1f}]" if interval else ""
 
 
 def _more(cell: CellScores, interval: Interval | None) -> Line:
     counted = cell.counted()
     return (
-        f"[{interval[0]:.1f}, {interval[1]:.1f}]" if interval else "",
+        _span(interval).strip(),
         short_list(sorted({row.seed for row in counted})),
         ", ".join(short_steps(step) for step in sorted({row.step for row in counted})),
         ", ".join(map(str, sorted({row.episodes for row in counted}))),
@@ -137,25 +131,21 @@ def _seeds(cell: CellScores, table: str) -> str:
     return f"{whole} of {cell.wanted_seeds(table)}" + ("" if whole else f", {len(cell.seeds)} in part")
 
 
-def _averages(
-    name: str, score: PaperScore, shown: Sequence[str], cells: Mapping[tuple[str, str], CellScores]
-) -> list[Line]:
-    """The mean over a table's datasets, where we have all of them.
-
-    What the paper prints below its five noisy datasets fits the mean over all eight, so these have a line too.
-    """
-    groups = {AVERAGE: shown}
-    if name == "noisy":
+def _averages(name: str, agent: str, paper: str, cells: Mapping[tuple[str, str], CellScores]) -> list[Line]:
+    """The mean over a table's datasets, where we have all of them."""
+    groups = {AVERAGE: [one.dataset for one in paper_scores(name) if one.agent == agent]}
+    groups[AVERAGE].remove(AVERAGE)
+    if name == "noisy":  # what the paper prints below its five datasets fits the mean over all eight
         groups[f"{AVERAGE} of all eight"] = [dataset for dataset in KNOWN if dataset.endswith("-noisy-v0")]
     lines: list[Line] = []
     for label, datasets in groups.items():
-        found = [cells[dataset, score.agent] for dataset in datasets if (dataset, score.agent) in cells]
+        found = [cells[dataset, agent] for dataset in datasets if (dataset, agent) in cells]
         if len(found) == len(datasets):
             mean = fmean(summarise(cell.counted()).mean for cell in found)
             least = min(found, key=lambda cell: len(cell.whole_seeds()))
-            lines.append((label, score.agent, score.text, f"{mean:.1f}", "", _seeds(least, name)))
+            lines.append((label, agent, paper, f"{mean:.1f}", "", _seeds(least, name)))
         elif label == AVERAGE:
-            lines.append((label, score.agent, score.text))
+            lines.append((label, agent, paper))
     return lines
 
 
@@ -169,9 +159,8 @@ def _pair_table(cells: Sequence[CellScores], selection: Selection) -> Table:
         lines += [_pair_line(cell, score.pair, score.text) for cell in found]
         if not found and not selection.ours and selection.wants(score.dataset, score.agent):
             lines.append((score.dataset, score.pair, score.agent, score.text))
-    for cell in cells:
-        if cell.key not in known:
-            lines += [_pair_line(cell, pair, NONE) for pair in (*task_scores(cell.rows), ALL_PAIRS)]
+    for cell in (cell for cell in cells if cell.key not in known):
+        lines += [_pair_line(cell, pair, NONE) for pair in (*task_scores(cell.rows), ALL_PAIRS)]
     notes = (
         "paper: 4 seeds; over all pairs the paper prints means over the pairs of means and deviations, and so do we",
         "ours: strict direct success, means over the last three evaluations",
@@ -205,43 +194,33 @@ def _press_table(cells: Sequence[CellScores]) -> Table:
     return Table("presses: success by the least number of presses, %", PRESS_COLUMNS, lines, notes)
 
 
-def _board_table(scores: Scores, selection: Selection) -> Table:
+def _board_table(cells: Sequence[CellScores], selection: Selection) -> Table:
     """Agents on boards of lights beside CTA: a line for each, of its tasks and of random goals by presses."""
-    found: dict[CellKey, dict[str, CellScores]] = {}
-    for cell in scores.cells():
-        if family(cell.key.dataset) in ("lights", "puzzle") and cell.key.condition == WHOLE:
-            found[cell.key] = {part.asked: part for part in cell.parts() if part.rows}
+    parts = {(cell.key, cell.asked): cell for cell in cells}
     lines: list[Line] = []
-    for key, parts in found.items():
-        if not parts or not selection.wants(key.dataset, key.agent):
+    for key in dict.fromkeys(cell.key for cell in cells if cell.key.condition == WHOLE):
+        if family(key.dataset) not in ("lights", "puzzle") or not selection.wants(key.dataset, key.agent):
             continue
-        cta = found.get(CellKey(key.dataset, "cta"), {}).get(TASKS)
-        tasks, presses = parts.get(TASKS), parts.get(PRESSES)
         mean = beside = by_presses = reach = NONE
         more: Line = ()
-        if tasks:
+        if tasks := parts.get((key, TASKS)):
             ours = summarise(tasks.counted())
             mean, more = str(ours), (str(ours.seeds), *_more(tasks, ours.interval))
+            cta = parts.get((CellKey(key.dataset, "cta"), TASKS))
             if cta and cta is not tasks:
-                beside = _gap(ours, summarise(cta.counted()))
-        if presses:
-            by_presses, reach = str(summarise(presses.counted())), str(_reach(presses))
+                gap, interval = difference(ours[:3], summarise(cta.counted())[:3])
+                beside = f"{gap:+.1f}{_span(interval, '+')}"
+        if presses := parts.get((key, PRESSES)):
+            counted = presses.counted()
+            means = [fmean(by_seed.values()) for by_seed in task_scores(counted).values()]
+            within = next((number for number, rate in enumerate(means) if rate < HALF), len(means))
+            by_presses, reach = str(summarise(counted)), str(within)
         lines.append((key.dataset, agent_words(key), mean, beside, by_presses, reach, *more))
     notes = (
         "mean ± standard deviation over seeds; beside cta: the difference of the tasks, with Welch's interval",
         f"reach: up to so many presses every number of them has at least {HALF:.0f}% success",
     )
     return Table("boards: success, %", BOARD_COLUMNS, lines, notes)
-
-
-def _gap(ours: Summary, theirs: Summary) -> str:
-    gap, interval = difference(*((one.mean, one.std, one.seeds) for one in (ours, theirs)))
-    return f"{gap:+.1f}" + (f" [{interval[0]:+.1f}, {interval[1]:+.1f}]" if interval else "")
-
-
-def _reach(presses: CellScores) -> int:
-    means = [fmean(by_seed.values()) for by_seed in task_scores(presses.counted()).values()]
-    return next((number for number, mean in enumerate(means) if mean < HALF), len(means))
 
 
 def _preset(key: CellKey, *, small: bool = False) -> AgentConfig | None:
@@ -259,21 +238,18 @@ def agent_words(key: CellKey) -> str:
 
 def _origins(cell: CellScores) -> list[str]:
     """Where the data came from, one text for each origin."""
-    found = {_origin(cell.key.dataset, facts.get("data") or {}) for facts in by_seed(cell.record).values()}
+    found, spec = set(), KNOWN.get(cell.key.dataset)
+    for facts in by_seed(cell.record).values():
+        made = (facts.get("data") or {}).get("provenance")
+        if not made:
+            found.add("published")
+            continue
+        made = (made.get("source") or {}).get("provenance") or made if "ooc" in made else made
+        size, simulator = (made.get("episodes"), made.get("episode_steps")), (made.get("versions") or {}).get("mujoco")
+        text = f"generated, seed {made.get('seed')}"
+        text += ", {} × {}".format(*size) if spec and size != (spec.episodes, spec.episode_steps) else ""
+        found.add(text + (f", MuJoCo {simulator}" if simulator else ""))
     return sorted(found) or [NONE]
-
-
-def _origin(dataset: str, data: dict[str, Any]) -> str:
-    record = data.get("provenance")
-    if not record:
-        return "published"
-    record = (record.get("source") or {}).get("provenance") or record if "ooc" in record else record
-    text = f"generated, seed {record.get('seed')}"
-    spec = KNOWN.get(dataset)
-    if spec and (record.get("episodes"), record.get("episode_steps")) != (spec.episodes, spec.episode_steps):
-        text += f", {record.get('episodes')} × {record.get('episode_steps')}"
-    simulator = (record.get("versions") or {}).get("mujoco")
-    return text + (f", MuJoCo {simulator}" if simulator else "")
 
 
 def _notes(cells: Sequence[CellScores]) -> list[str]:
@@ -281,19 +257,48 @@ def _notes(cells: Sequence[CellScores]) -> list[str]:
     notes = [f"our data: {' or '.join(sorted({text for cell in cells for text in _origins(cell)}))}"] if cells else []
     for cell in cells:
         if not cell.whole_seeds():
-            notes.append(f"no result yet: {cell.name}, missing {cell.missing()}")
-        if changed := _changed_settings(cell):
-            notes.append(f"{cell.name}: settings differ from the paper's ({', '.join(changed)})")
+            notes.append(f"no result yet: {cell.key.name}, missing {cell.missing()}")
+        # Settings that are not the paper's for this dataset, though the cell does not say so.
+        if preset := _preset(cell.key):
+            usual = flat_settings(to_dict(preset))
+            used = [flat_settings(facts.get("settings") or {}) for facts in by_seed(cell.record).values()]
+            if changed := sorted({name for one in used for name in one if one[name] != usual.get(name)}):
+                notes.append(f"{cell.key.name}: settings differ from the paper's ({', '.join(changed)})")
         rounded = sorted({facts.get("weights", "float32") for facts, _ in by_score(cell.record).values()} - {"float32"})
         if rounded:
-            notes.append(f"{cell.name}: scored with weights rounded to {', '.join(rounded)}")
+            notes.append(f"{cell.key.name}: scored with weights rounded to {', '.join(rounded)}")
     return [*notes, *notices(cell.record for cell in cells)]
 
 
-def _changed_settings(cell: CellScores) -> list[str]:
-    """Names of agent settings that are not the paper's for this dataset, though the cell does not say so."""
-    if (preset := _preset(cell.key)) is None:
-        return []
-    usual = flat_settings(to_dict(preset))
-    used = [flat_settings(facts.get("settings") or {}) for facts in by_seed(cell.record).values()]
-    return sorted({name for settings in used for name in settings if settings[name] != usual.get(name)})
+def markdown(table: Table) -> str:
+    if not table.lines:
+        return NOTHING
+    notes = "".join(f"\n{note}." for note in table.notes)
+    return pipe_table(_shown(table)) + "\n" + notes + ("\n" if notes else "")
+
+
+def latex(table: Table) -> str:
+    """A booktabs table; needs \\usepackage{booktabs}."""
+    header, *lines = [" & ".join(word.translate(TEX) for word in row) + " \\\\" for row in _shown(table)]
+    begin = [f"\\begin{{tabular}}{{{'l' * SHOWN}}}", "\\toprule", header, "\\midrule"]
+    return "\n".join([*begin, *lines, "\\bottomrule", "\\end{tabular}", *(f"% {note}" for note in table.notes)]) + "\n"
+
+
+def _shown(table: Table) -> list[tuple[str, ...]]:
+    return [row[:SHOWN] for row in (table.columns, *table.lines)]
+
+
+def show(table: Table) -> None:
+    if not table.lines:
+        print(NOTHING, end="")
+        return
+    print_table(_shown(table), left=3, drop=table.drop, title=table.title)
+    for note in table.notes:
+        print_text(note)
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {
+    "markdown": markdown,
+    "latex": latex,
+    "csv": lambda table: csv_text([table.columns, *table.lines]),  # all columns, and no notes for readers
+}

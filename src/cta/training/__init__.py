@@ -1,1 +1,1 @@
-"""The training loop's parts: learner, seeds, checkpoints, logs."""
+"""The training loop's parts: learner, seeds, checkpoints, kept programs."""

@@ -4,8 +4,7 @@
 Both are flat: `value/members/0/anchor/layers/2/kernel` → array with a leading axis of seeds. `manifest.json` holds the
 checksum of every array as it was in memory and of every file, which seeds were healthy, and the settings that the
 weights belong to. A checkpoint without it (layout 1, or somebody removed it) is read only if it may be `unverified`.
-
-A folder is written under another name and renamed when it is complete: under its number it is whole or not there.
+A folder is renamed to its number when it is complete: under its number it is whole or not there.
 """
 
 import contextlib
@@ -36,8 +35,7 @@ from cta.training.learner import TrainState
 
 T = TypeVar("T")
 Arrays = dict[str, np.ndarray]
-LAYOUT = 2
-"""1: no manifest, no `bad`. 2: both."""
+LAYOUT = 2  # 1: no manifest, no `bad`. 2: both
 MANIFEST = {"arrays!": {...: str}, "files!": {...: str}, "healthy!": [bool], "settings!": dict}
 WRITING, DELETED, DAMAGED = ".writing-", ".deleted-", "damaged-"
 
@@ -67,11 +65,9 @@ class Checkpoints:
             folder.mkdir(parents=True, exist_ok=True)
         elif not folder.is_dir():
             raise CtaError(f"{folder}: no checkpoints here yet")
-        self.folder = folder
-        self._keep = keep
-        self._unverified = unverified
-        self._tell = notice or functools.partial(print, file=sys.stderr)
-        self._told: set[str] = set()
+        self.folder, self._keep, self._unverified = folder, keep, unverified
+        # Cached: each notice is told once.
+        self._notice = functools.cache(notice or functools.partial(print, file=sys.stderr))
         self._owner: dict[str, Any] = {}
         if config is not None:
             settings = json.loads(json.dumps(to_dict(config.agent)))
@@ -100,11 +96,12 @@ class Checkpoints:
         fresh = self.folder / f"{WRITING}{step}"
         try:
             arrays = {name: np.asarray(array) for name, array in flatten(state._asdict()).items()}
-            networks = {name: array for name, array in arrays.items() if name.startswith("networks/")}
-            training = {name: array for name, array in arrays.items() if name not in networks}
+            items: dict[str, Arrays] = {"networks": {}, "training": {}}
+            for name, array in arrays.items():
+                items[_item(name)][name] = array
             self.clear_remains()
-            _write_arrays(fresh, networks=networks, training=training)
-            facts = {"layout": LAYOUT, "cta": __version__, "step": step, "healthy": _healthy(arrays, networks)}
+            _write_arrays(fresh, **items)
+            facts = {"layout": LAYOUT, "cta": __version__, "step": step, "healthy": _healthy(arrays)}
             digests = {name: _digest(array) for name, array in arrays.items()}
             manifest = facts | {"arrays": digests} | self._owner | {"files": _file_digests(fresh)}
             write_whole(fresh / "manifest.json", json.dumps(manifest, indent=1))
@@ -113,12 +110,10 @@ class Checkpoints:
         except Exception as error:
             with contextlib.suppress(OSError):
                 self.clear_remains()
-            why = f"this checkpoint could not be written ({_reason(error)})"
-            raise CtaError(f"{self.folder}/{step}: {why}") from error
+            raise CtaError(f"{self.folder}/{step}: this checkpoint could not be written ({_reason(error)})") from error
         self.prune()
 
     def prune(self) -> None:
-        """Delete what need not be kept."""
         if self._keep is None:
             return
         steps = self.steps()
@@ -148,32 +143,28 @@ class Checkpoints:
                 old = "if an old version of cta wrote it, which had none, --unverified uses it as it is"
                 raise CtaError(f"{where}: manifest.json is missing, so the checkpoint may be damaged; {old}")
             self._notice(f"notice: checkpoints in {self.folder} have no manifest.json: they are used unverified")
-            manifest = {"files": {}, "arrays": None}
-        self._compare(where, manifest)
+        elif self._owner:
+            self._compare(where, manifest)
+        files = {} if manifest is None else {n: d for n, d in manifest["files"].items() if _is_in(n, items)}
         try:
             # The files before anything tries to make sense of them.
-            files = _file_digests(where, items)
-            changed = [n for n, digest in manifest["files"].items() if _is_in(n, items) and files.get(n) != digest]
+            found = _file_digests(where, items)
+            changed = [name for name, digest in files.items() if found.get(name) != digest]
             arrays = {} if changed else _read_arrays(where, items)
         except Exception as error:
             raise Damaged(f"{where}: this checkpoint cannot be read ({_reason(error)})") from error
-        if not changed and manifest["arrays"] is not None:
-            changed = _changed_arrays(manifest["arrays"], arrays, items)
+        if manifest is not None and not changed:
+            saved = {name: digest for name, digest in manifest["arrays"].items() if _item(name) in items}
+            found = {name: _digest(array) for name, array in arrays.items()}
+            changed = [f"'{name}'" for name in sorted({*saved, *found}) if saved.get(name) != found.get(name)]
         if changed:
             raise Damaged(f"{where}: this checkpoint is damaged ({changed[0]} is not what was saved)")
         if self._owner and any(array.shape[:1] != (len(self._owner["seeds"]),) for array in arrays.values()):
             raise CtaError(f"{where}: not the checkpoint of {len(self._owner['seeds'])} seeds, as config.json has them")
         return arrays
 
-    def _notice(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
-            self._tell(text)
-
     def _compare(self, where: Path, manifest: dict[str, Any]) -> None:
         """The settings that the weights belong to with those of the run."""
-        if not self._owner:
-            return
         for name in ("seeds", "agent"):
             if manifest.get(name, self._owner[name]) != self._owner[name]:
                 change = f"{name} {manifest[name]} and config.json says {self._owner[name]}"
@@ -228,16 +219,15 @@ def healthy_seeds(checkpoint: Path) -> list[bool] | None:
         manifest = read_manifest(checkpoint)
     except CtaError:
         return None
-    return None if manifest is None else [bool(good) for good in manifest["healthy"]]
+    return None if manifest is None else manifest["healthy"]
 
 
-def _healthy(arrays: Arrays, networks: Arrays) -> list[bool]:
-    """Of each seed whether its numbers are good."""
+def _healthy(arrays: Arrays) -> list[bool]:
     seeds = len(arrays["step"])
     healthy = ~arrays["bad"].reshape(seeds, -1).any(axis=1)
-    for array in networks.values():
+    for name, array in arrays.items():
         # A gradient that is not a number shows in the weights one step before it shows in a loss.
-        if jnp.issubdtype(array.dtype, jnp.floating) and array.size:
+        if _item(name) == "networks" and jnp.issubdtype(array.dtype, jnp.floating) and array.size:
             healthy &= np.isfinite(array.reshape(seeds, -1)).all(axis=1)
     return np.asarray(healthy).tolist()
 
@@ -257,14 +247,8 @@ def _is_in(file: str, items: Collection[str]) -> bool:
     return "/" not in file or file.split("/")[0] in items
 
 
-def _changed_arrays(digests: dict[str, str], arrays: Arrays, items: Collection[str]) -> list[str]:
-    """Of those that are there or should be; one that the manifest does not know is changed, too."""
-    wanted = {name for name in digests if ("networks" if name.startswith("networks/") else "training") in items}
-    return [
-        f"'{name}'"
-        for name in sorted(wanted | set(arrays))
-        if name not in arrays or _digest(arrays[name]) != digests.get(name)
-    ]
+def _item(array: str) -> str:
+    return "networks" if array.startswith("networks/") else "training"
 
 
 def _digest(array: np.ndarray) -> str:

@@ -1,9 +1,8 @@
 """Programs kept whole on disk: a second start reads one, where JAX's own cache would trace and lower it once more.
 
-Of a training step in fused kernels that is most of a start: hundreds of kernels take seconds to describe, and nothing
-to read. A kept program is found by all that it was made from: this package's source, the versions and settings of what
-compiles it, the device, the agent and the shapes. What runs in a process with code of somebody's own is never kept,
-because that code may be part of it.
+To describe the hundreds of fused kernels of a step takes seconds. A kept program is found by all that it was made from:
+this package's source, the versions and settings of what compiles it, the device, the agent and the shapes. Nothing is
+kept in a process with code of somebody's own, which may be part of it.
 """
 
 import hashlib
@@ -23,9 +22,7 @@ from cta.io.files import write_whole
 from cta.io.provenance import versions
 
 PACKAGE = Path(__file__).parents[1]
-MOST = 50
-"""Programs on disk; the one not used for longest goes. They take some megabytes each, and every change of this package
-makes others."""
+MOST = 50  # programs on disk, of some megabytes each; the one not used for longest goes
 SETTINGS = ("JAX_", "XLA_", "CUDA_", "NVIDIA_", "TF_")
 """Beginnings of the environment variables that may change what is compiled."""
 
@@ -37,7 +34,7 @@ class KeptProgram:
     """
 
     def __init__(self, function: Any, recipe: str):
-        self._function, self._recipe = function, recipe
+        self.function, self._recipe = function, recipe
         self._program: Callable[..., Any] | None = None
 
     def __call__(self, *arguments: Any) -> Any:
@@ -45,21 +42,20 @@ class KeptProgram:
             self._program = self._found(arguments)
         return self._program(*arguments)
 
-    def lower(self, *arguments: Any) -> Any:
-        return self._function.lower(*arguments)
-
     def _found(self, arguments: tuple) -> Callable[..., Any]:
         folder = programs_folder()
         # XLA writes a program for a CPU only once: one that was itself read from JAX's cache comes out incomplete.
         partly = jax.default_backend() == "cpu" and jax.config.values["jax_enable_compilation_cache"]
         if folder is None or plugins.loaded or partly or not _is_ours(folder):
-            return self._function
+            return self.function
         path = folder / fingerprint(self._recipe, arguments)
         with suppress(Exception):  # absent, cut short, of another driver: whatever it is, compiling helps
             return _read(path, arguments)
-        program = self._function.lower(*arguments).compile()
+        program = self.function.lower(*arguments).compile()
         with suppress(Exception):  # a full disk, or a device whose programs cannot be written: only the speed is lost
-            _write(path, program)
+            write_whole(path, serialize_executable.serialize(program)[0])
+            for old in sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime)[:-MOST]:
+                old.unlink(missing_ok=True)
         return program
 
 
@@ -78,10 +74,8 @@ def fingerprint(recipe: str, arguments: Any) -> str:
     leaves, tree = jax.tree.flatten(arguments)
     device = jax.local_devices()[0]
     parts = [
-        recipe,
-        str(tree),
+        (recipe, str(tree), versions()),
         [(leaf.shape, str(leaf.dtype)) for leaf in leaves],
-        versions(),
         (device.platform, device.device_kind, device.client.platform_version),
         sorted((name, value) for name, value in os.environ.items() if name.startswith(SETTINGS)),
         sorted((name, str(value)) for name, value in jax.config.values.items() if "cache" not in name),
@@ -99,9 +93,3 @@ def _read(path: Path, arguments: tuple) -> Callable[..., Any]:
     trees = jax.tree.structure((arguments, {})), jax.tree.structure(arguments[0])
     devices = sorted(jax.tree.leaves(arguments)[0].devices(), key=lambda device: device.id)
     return serialize_executable.deserialize_and_load(program, *trees, execution_devices=devices)
-
-
-def _write(path: Path, program: Any) -> None:
-    write_whole(path, serialize_executable.serialize(program)[0])
-    for old in sorted(path.parent.iterdir(), key=lambda file: file.stat().st_mtime)[:-MOST]:
-        old.unlink(missing_ok=True)

@@ -14,18 +14,18 @@ from cta.fast.kernels import missing
 from cta.fast.modules import fused, shapes
 from cta.fast.packing import LOW, Weights, pack, packable, unpack
 from cta.goals import Batch
+from cta.nn.impala import Stack
 from cta.training.learner import Keys, Learner, TrainState, first_bad
 
 DECAYS = (0.9, 0.999)
 EPSILON = 1e-8
-ROWS = 32
-"""Batches are multiples of this: kernels handle several rows at a time, a power of two."""
+ROWS = 32  # batches are multiples of this: kernels handle several rows at a time, a power of two
 
 
 def unfused(agent: Agent, spec: Spec) -> str | None:
     """Why fused kernels cannot be used, or None."""
     if spec.image_shape is not None:
-        return "observations are images"
+        return missing()
     if agent.config.batch_size % ROWS:
         return f"the batch size, {agent.config.batch_size}, is no multiple of {ROWS}"
     if agent.trainable(jnp.zeros((), jnp.int32)):
@@ -49,6 +49,8 @@ def _refusal(agent: Agent, spec: Spec) -> str | None:
 
 def product_precision(learner: Learner) -> str:
     """How matrix products round their operands: what a record of training says of it."""
+    if isinstance(learner, ImageLearner):
+        return "bfloat16 in encoders"
     if isinstance(learner, FastLearner):
         return "bfloat16"
     # JAX leaves plain float32 products on a GPU to the tensor cores unless a precision is asked for.
@@ -57,13 +59,33 @@ def product_precision(learner: Learner) -> str:
 
 
 def make_learner(agent: Agent, spec: Spec, *, block: int, kernels: str = "auto") -> Learner:
-    """The learner that `--kernels` asks for: by default fused kernels where the networks take them and a GPU runs."""
-    if kernels == "plain" or (kernels == "auto" and jax.default_backend() != "gpu"):
+    """The learner that `--kernels` asks for: by default fused kernels where the networks take them and a GPU runs.
+
+    On images `fused` is `ImageLearner`, and the default is plain: what bfloat16 does to learning there is not measured.
+    """
+    images = spec.image_shape is not None
+    if kernels == "plain" or (kernels == "auto" and (images or jax.default_backend() != "gpu")):
         return Learner(agent, spec, block=block)
     lacking = unfused(agent, spec)
     if kernels == "fused" and lacking:
         raise CtaError(f"--kernels fused: {lacking}; use --kernels plain")
-    return (Learner if lacking else FastLearner)(agent, spec, block=block)
+    return (Learner if lacking else ImageLearner if images else FastLearner)(agent, spec, block=block)
+
+
+class ImageLearner(Learner):
+    """`Learner` with convolutions in bfloat16, which halves the traffic of a GPU's memory; the weights stay float32."""
+
+    def _loss(self, networks: Networks, targets: Networks, batch: Batch, key: PRNGKeyArray) -> tuple[Array, Metrics]:
+        return super()._loss(low_encoders(networks), low_encoders(targets), batch, key)
+
+
+def low_encoders(networks: Networks) -> Networks:
+    """The same networks, with the convolutions of their encoders in bfloat16."""
+
+    def lowered(x: Any) -> Any:
+        return jax.tree.map(lambda weight: weight.astype(LOW), x) if isinstance(x, Stack) else x
+
+    return jax.tree.map(lowered, networks, is_leaf=lambda x: isinstance(x, Stack))
 
 
 class Packed(NamedTuple):
@@ -73,8 +95,7 @@ class Packed(NamedTuple):
     targets: Weights
     moments: tuple[Networks, Networks]
     step: Int[Array, ""]
-    sums: Float[Array, "metrics"]
-    """In one array, in the order of the names: a single addition a step."""
+    sums: Float[Array, "metrics"]  # in one array, in the order of the names: a single addition a step
     bad: Int[Array, "losses"]
 
 
@@ -85,8 +106,7 @@ class FastLearner(Learner):
     all calls of a network are one.
     """
 
-    dtype: Any = LOW
-    """Of the operands of products."""
+    dtype: Any = LOW  # of the operands of products
 
     def __init__(self, agent: Agent, spec: Spec, *, block: int):
         super().__init__(agent, spec, block=block)
@@ -98,7 +118,6 @@ class FastLearner(Learner):
             self.compiler_options = {"xla_gpu_dot_merger_threshold_mb": "0"}
 
     def loss(self, weights: Weights, targets: Weights, batch: Batch, key: PRNGKeyArray) -> tuple[Array, Metrics]:
-        """`Agent.loss` of packed networks."""
         agent: Any = self.agent
         if self._merged:
             return two_level.loss(agent, self.spec, weights, targets, batch)
@@ -112,7 +131,6 @@ class FastLearner(Learner):
         return self.loss(self.pack(networks), self.pack(targets), self._blank_batch(), key)[0]
 
     def pack(self, networks: Networks) -> Weights:
-        """Networks, or their targets, as steps want them."""
         return Weights.of(pack(networks, self._together), self.dtype)
 
     def _step(self, carried: Packed, keys: Keys, batch: Batch) -> Packed:

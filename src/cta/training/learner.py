@@ -6,23 +6,23 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, Num, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Num, PRNGKeyArray, UInt8
 
 from cta.agents import Agent, Networks, Spec
 from cta.agents.base import Metrics
-from cta.augment import random_crop
 from cta.data import TrajectoryDataset
 from cta.goals import Batch, Rows, RowTable, gather, labels
 
-DRAWN = 10
-"""Steps whose rows are drawn at once where the number of steps is not known when compiling."""
+Actions = Float[Array, "rows act"]
+PAD = 3  # pixels of edge padding on every side; crops start at an offset in {0…2·PAD}²
+DRAWN = 10  # steps whose rows are drawn at once where the number of steps is not known when compiling
 
 
 class DeviceData(NamedTuple):
     """A dataset on the device: float vectors or uint8 images."""
 
     observations: Num[Array, "rows ..."]
-    actions: Float[Array, "rows act"]
+    actions: Actions
     table: RowTable
 
 
@@ -38,11 +38,9 @@ class TrainState(NamedTuple):
 
     networks: Networks
     targets: Networks
-    optimizer: dict[str, Any]
-    """Adam's state of each network."""
+    optimizer: dict[str, Any]  # Adam's state of each network
     step: Int[Array, ""]
-    sums: Metrics
-    """Sums of the metrics since they were last read."""
+    sums: Metrics  # sums of the metrics since they were last read
     bad: Int[Array, "losses"]
     """For each of `loss_names(sums)` the first step at which it was not a number of sensible size, else 0."""
 
@@ -57,16 +55,14 @@ def loss_names(metrics: Metrics) -> list[str]:
 
 
 def to_device(dataset: TrajectoryDataset) -> DeviceData:
-    """Copy a dataset to the default device."""
-    return DeviceData(jnp.asarray(dataset.observations), jnp.asarray(dataset.actions), row_table(dataset))
+    return DeviceData(jnp.asarray(dataset.observations), jnp.asarray(dataset.actions), rows_of(dataset))
 
 
-def row_table(dataset: TrajectoryDataset) -> RowTable:
+def rows_of(dataset: TrajectoryDataset) -> RowTable:
     return RowTable(jnp.asarray(dataset.valid_rows), jnp.asarray(dataset.goal_limits))
 
 
 def spec_of(dataset: TrajectoryDataset) -> Spec:
-    """The shapes an agent needs."""
     return Spec.of(dataset.observation_shape, dataset.action_dim)
 
 
@@ -85,17 +81,11 @@ def seed_keys(seed: int | Array) -> Keys:
 
 
 class Learner:
-    """An agent on a dataset: initial state, single update, block of updates, validation metrics.
-
-    Nothing here depends on how a run is cut into blocks: a step's draws come from its own number.
-    """
+    """An agent on a dataset. Nothing depends on how a run is cut into blocks: a step's draws come from its number."""
 
     def __init__(self, agent: Agent, spec: Spec, *, block: int):
-        self.agent = agent
-        self.spec = spec
-        self.block = block
-        self.compiler_options: dict[str, str] = {}
-        """Of the program of many steps, on a GPU."""
+        self.agent, self.spec, self.block = agent, spec, block
+        self.compiler_options: dict[str, str] = {}  # of the program of many steps, on a GPU
         self._adam = optax.adam(agent.config.lr)
 
     def init(self, keys: Keys) -> TrainState:
@@ -130,7 +120,6 @@ class Learner:
         return TrainState(networks, targets, optimizer, state.step + 1, sums, bad)
 
     def _moved(self, state: TrainState, grads: Networks) -> tuple[Networks, dict[str, Any], Networks]:
-        """Networks, optimiser and targets after a step."""
         active = self.agent.trainable(state.step)
         networks, optimizer = {}, {}
         for name, network in state.networks.items():
@@ -153,12 +142,9 @@ class Learner:
         return jax.vmap(one)(step + jnp.arange(count))
 
     def run(self, state: TrainState, keys: Keys, data: DeviceData, count: int | Array) -> TrainState:
-        """`count` ≤ `block` updates.
-
-        A count known when compiling (an int) is faster on an accelerator, which else asks the host before every step;
-        its rows are all drawn at once. Otherwise they are drawn a few steps at a time: to draw those of a whole block
-        costs a CPU as much as a third of a step, and it may be asked for ten.
-        """
+        """`count` ≤ `block` updates."""
+        # A count known when compiling is faster on an accelerator, which else asks the host before every step. Else
+        # rows are drawn a few steps at a time: those of a block cost a CPU a third of a step, and few may be asked for.
         if isinstance(count, int):
             return self._steps(state, keys, data, count, count)
 
@@ -178,13 +164,7 @@ class Learner:
         return self._close(_repeat(0, count, body, self._open(state)), state)
 
     def run_slice(
-        self,
-        state: TrainState,
-        keys: Keys,
-        actions: Float[Array, "rows act"],
-        part: Slice,
-        first: int | Array,
-        count: int | Array,
+        self, state: TrainState, keys: Keys, actions: Actions, part: Slice, first: int | Array, count: int | Array
     ) -> TrainState:
         """`count` updates with steps `first`, `first` + 1, … of a slice: `run` for observations that were fetched."""
 
@@ -198,7 +178,6 @@ class Learner:
         return state
 
     def _close(self, carried: Any, before: TrainState) -> TrainState:
-        """The state again, like the one from before the steps."""
         return carried
 
     def _step(self, carried: Any, keys: Keys, batch: Batch) -> Any:
@@ -208,15 +187,13 @@ class Learner:
         return random_crop(jax.random.fold_in(keys.augment, state.step), batch, self.agent.config.p_aug)
 
     def draw_validation(self, keys: Keys, step: int | Array, table: RowTable) -> dict[str, Rows]:
-        """The rows of the held-out batch at `step`."""
         return self.agent.draw(jax.random.fold_in(keys.validation, step), table)
 
     def validate(self, state: TrainState, keys: Keys, data: DeviceData) -> Metrics:
-        """Metrics of one batch of held-out data."""
         rows = self.draw_validation(keys, state.step, data.table)
         return self._measure(state, keys, gather(data.observations, data.actions, rows))
 
-    def validate_slice(self, state: TrainState, keys: Keys, actions: Float[Array, "rows act"], part: Slice) -> Metrics:
+    def validate_slice(self, state: TrainState, keys: Keys, actions: Actions, part: Slice) -> Metrics:
         """`validate` for observations that were fetched; no axis of steps here."""
         return self._measure(state, keys, _fetched_batch(actions, part))
 
@@ -232,7 +209,7 @@ def _repeat(first: int | Array, count: int | Array, body: Callable[[Array, Any],
     return jax.lax.fori_loop(first, first + count, body, carried)
 
 
-def _fetched_batch(actions: Float[Array, "rows act"], part: Slice) -> Batch:
+def _fetched_batch(actions: Actions, part: Slice) -> Batch:
     """`gather` with the observations already in hand."""
     return part.fields | labels(actions, part.rows)
 
@@ -242,3 +219,30 @@ def first_bad(before: Int[Array, "losses"], step: Array, metrics: Metrics) -> In
     losses = jnp.abs(jnp.stack([metrics[name] for name in loss_names(metrics)]))
     # Written so that NaN, which compares as false, counts as bad.
     return jnp.where((before == 0) & ~(losses < EXPLODED), step, before)
+
+
+def random_crop(key: PRNGKeyArray, batch: dict[str, Array], probability: float) -> dict[str, Array]:
+    """With `probability`, once for the whole batch: edge-pad images by 3 and crop back to their size at random.
+
+    An element of the batch has one offset for all its images (uint8, (batch, H, W, C)): state, goals and targets move
+    together. Other fields pass. Without images, or with probability 0, nothing is computed.
+    """
+    images = {name: field for name, field in batch.items() if field.dtype == jnp.uint8 and field.ndim == 4}
+    if not images or probability == 0:
+        return batch
+    coin, place = jax.random.split(key)
+    count = next(iter(images.values())).shape[0]
+    offsets = jax.random.randint(place, (count, 2), 0, 2 * PAD + 1)
+    # The middle offset is the image itself: no branch, which several seeds side by side could not take apart.
+    offsets = jnp.where(jax.random.bernoulli(coin, probability), offsets, PAD)
+    return {**batch, **{name: crop(field, offsets) for name, field in images.items()}}
+
+
+def crop(images: UInt8[Array, "batch h w c"], offsets: Int[Array, "batch 2"]) -> UInt8[Array, "batch h w c"]:
+    """Each image edge-padded by 3, cut back to its size at its own offset (down, right)."""
+    padded = jnp.pad(images, ((0, 0), (PAD, PAD), (PAD, PAD), (0, 0)), mode="edge")
+
+    def cut(image: Array, offset: Array) -> Array:
+        return jax.lax.dynamic_slice(image, (offset[0], offset[1], 0), images.shape[1:])
+
+    return jax.vmap(cut)(padded, offsets)
