@@ -167,6 +167,7 @@ def test_code_of_ones_own_is_noticed(folder):
 def test_commands_keep_programs(monkeypatch):
     monkeypatch.setattr(compilation, "_keeping", False)
     monkeypatch.setattr(sys, "argv", ["cta", "--version"])
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     monkeypatch.setattr("os._exit", sys.exit)
     with pytest.raises(SystemExit):
         cli.main()

@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -32,8 +33,13 @@ def test_an_ignored_signal_stays_ignored(ignored, monkeypatch):
     assert set(stop_signals()) == others
     with Stop().on_signals(say=print, how_to_resume=""):
         assert heard() == others
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
     monkeypatch.setattr(sys, "argv", ["cta", "--version"])
     monkeypatch.setattr("os._exit", sys.exit)
     with pytest.raises(SystemExit):
         cli.main()
+    lost = SimpleNamespace(exc_value=RuntimeError("Event loop is closed"))
+    sys.unraisablehook(lost)
+    assert told == [lost]  # whoever filters what libraries drop goes on doing so
     assert heard() == others and signal.getsignal(ignored) is signal.SIG_IGN

@@ -5,6 +5,7 @@ and gives the exit code, or None for done. A module of several has them in `COMM
 """
 
 import contextlib
+import functools
 import inspect
 import io
 import os
@@ -13,7 +14,7 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module, metadata
 from types import FrameType
 from typing import Any, NoReturn
@@ -64,7 +65,7 @@ def main() -> None:
     """The console script: stop signals are a Ctrl-C, letters that a terminal lacks are spelt out, pipes get lines."""
     for number in stop_signals():
         signal.signal(number, _interrupt)
-    sys.unraisablehook = _try_again
+    sys.unraisablehook = functools.partial(_try_again, sys.unraisablehook)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace", line_buffering=True)
     keep_programs()
@@ -95,13 +96,13 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise _Interrupt(number)
 
 
-def _try_again(lost: "sys.UnraisableHookArgs") -> None:
+def _try_again(others: Callable[..., Any], lost: "sys.UnraisableHookArgs") -> None:
     """Python drops exceptions in some places, such as while it collects garbage; then the signal comes once more."""
     if isinstance(lost.exc_value, _Interrupt):
         main_thread = threading.main_thread().ident
         threading.Timer(0.01, signal.pthread_kill, (main_thread, lost.exc_value.args[0])).start()
     else:
-        sys.__unraisablehook__(lost)
+        others(lost)
 
 
 def run(argv: list[str]) -> int:
