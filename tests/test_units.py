@@ -106,6 +106,7 @@ def test_an_action_outside_is_one_line(tmp_path, capfd):
         assert complaint in said[-1] and not (tmp_path / "r").exists()
     for words, complaint in [
         (["--dataset", "desk-play-v0", "--action-bounds", "-2", "2"], "for files of your own"),
+        (["--dataset", "minari:D4RL/door-v2", "--action-bounds", "-2", "2"], "for files of your own"),
         (["--dataset", "x.npz", "--action-bounds", "2", "-2"], "the lower one first"),
     ]:
         assert cta(["train", *words, "--run-dir", str(tmp_path / "r")]) == 1

@@ -33,7 +33,7 @@ def open_dataset(
     if text.startswith(LEROBOT):
         train = read_lerobot(text.removeprefix(LEROBOT), action_bounds=action_bounds)
         return train.name, train, None
-    if action_bounds is not None and not is_path(name_or_path):
+    if action_bounds is not None and (text.startswith(MINARI) or not is_path(name_or_path)):
         raise CtaError(f"--action-bounds is for files of your own; {name_or_path} states its bounds itself")
     if text.startswith(MINARI):
         train = read_minari(text.removeprefix(MINARI))
