@@ -2,6 +2,7 @@
 
     python -m cta_beyond.replay RUN --results beyond proposals=1      one proposal, by the weights of best of 32
     python -m cta_beyond.replay RUN --results beyond --together       the mean action of all other seeds' policies
+    python -m cta_beyond.replay RUN --results beyond --halfway 20000  towards recorded states on the way (halfway.py)
 
 The second is the candidate `ensemble over seeds`:
 
@@ -23,6 +24,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from cta.agents.base import Acted, Agent, Key, Networks, Spec
@@ -34,6 +36,7 @@ from cta.experiment.score_files import How, Players, score_into
 from cta.experiment.weights import Candidate
 from cta.goals import Rows, RowTable
 from cta.scores.store import Scores
+from cta_beyond.halfway import Halfway
 
 
 @dataclass(frozen=True)
@@ -90,11 +93,29 @@ def together(items: list[Candidate]) -> Iterator[Candidate]:
         )
 
 
+def halfway(items: list[Candidate], run: Run, count: int) -> Iterator[Candidate]:
+    """The same weights, acting towards `count` rows of the training data."""
+    _, data, _ = run.open_data()
+    chosen = np.random.default_rng(0).choice(len(data.observations), min(count, len(data.observations)), replace=False)
+    rows = run.units.see(np.asarray(data.observations[np.sort(chosen)]))
+    for item in items:
+        agent = Halfway(item.agent.config, item.agent)
+        _ = agent.learner  # complains at once
+        words = ";".join(filter(None, [item.key.settings, f"halfway={len(rows)}"]))
+
+        def load(item: Candidate = item, agent: Halfway = agent) -> Networks:
+            trained = item.load()
+            return {"trained": trained, "pool": agent.pool(trained, rows)}
+
+        yield replace(item, key=item.key._replace(settings=words), agent=agent, load=load)
+
+
 def main(words: list[str] | None = None) -> int:
     said = argparse.ArgumentParser(prog="python -m cta_beyond.replay", description="Score trained weights otherwise.")
     said.add_argument("run", metavar="RUN")
     said.add_argument("settings", nargs="*", metavar="NAME=VALUE", help="settings that only acting reads")
     said.add_argument("--together", action="store_true", help="the mean action of all other seeds")
+    said.add_argument("--halfway", type=int, default=0, metavar="ROWS", help="so many recorded states to go by")
     said.add_argument("--results", type=Path, required=True, metavar="DIR")
     said.add_argument("--ask", choices=("tasks", "presses"), default="tasks")
     said.add_argument("--step", default="last", help="last, last3, all, or steps with commas")
@@ -106,6 +127,7 @@ def main(words: list[str] | None = None) -> int:
             settings = {name: int(value) for name, _, value in (word.partition("=") for word in asked.settings)}
             found = [changed(item, settings) for item in found]
         found = [*together(found)] if asked.together else found
+        found = [*halfway(found, Run(asked.run), asked.halfway)] if asked.halfway else found
         how = How(episodes=asked.episodes, ask=asked.ask)
         with closing(Players(how, lambda *_: None)) as players:
             done = [score_into(Scores(asked.results), item, players) for item in found]

@@ -60,6 +60,7 @@ class Cell:
     curve_points: tuple[int, ...] = ()  # further ones, for curves, when nothing more urgent is waiting
     curve_episodes: int = 10
     settings: tuple[tuple[str, Any], ...] = ()  # changes to the agent's: (dotted name, value)
+    size: str = "paper"  # of the networks, or small
     temperature: float = 0.0  # of the policy that is scored
     data: DataSize = DataSize()
     condition: str = WHOLE
@@ -68,7 +69,7 @@ class Cell:
 
     @cached_property
     def config(self) -> AgentConfig:
-        config = run_config(self.agent, self.dataset, agent_settings=dict(self.settings)).agent
+        config = run_config(self.agent, self.dataset, size=self.size, agent_settings=dict(self.settings)).agent
         config.check()
         return config
 
@@ -124,7 +125,8 @@ class Cell:
 
     @cached_property
     def name(self) -> str:
-        changes = [f"{name} {value}" for name, value in self.settings]
+        changes = ["small"] if self.size == "small" else []
+        changes += [f"{name} {value}" for name, value in self.settings]
         changes += [f"temperature {self.temperature:g}"] if self.temperature else []
         agent = self.agent + (f" ({', '.join(changes)})" if changes else "")
         only = "" if self.cut.only is None else f" (pair {self.cut.only})"

@@ -38,6 +38,7 @@ class Wanted:
     curve_points: Steps = ()
     curve_episodes: Count = 10
     temperature: NotNegative = 0.0
+    size: Literal["paper", "small"] = "paper"
     data: DataSize = field(default_factory=DataSize)
     condition: Literal["whole", "held-out", "random"] = WHOLE
     ask: Literal["tasks", "pairs", "presses"] | None = None
@@ -124,7 +125,7 @@ def _cell(wanted: Wanted, dataset: str, agent: str, settings: tuple[tuple[str, A
         own_pairs(dataset)
     if ask == "presses":
         board_of(dataset)
-    same = ("episodes", "curve_episodes", "temperature", "data", "condition")
+    same = ("episodes", "curve_episodes", "temperature", "size", "data", "condition")
     asked = {"curve_points": curve, "settings": settings, "ask": ask, **{name: getattr(wanted, name) for name in same}}
     cell = Cell(dataset, agent, tuple(sorted(wanted.seeds)), steps, points, **asked)
     _ = cell.key  # which its settings must have

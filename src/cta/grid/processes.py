@@ -230,7 +230,10 @@ def train_words(space: Workspace, unit: Unit) -> list[str]:
     seeds = listed(unit.seeds) + ("," if len(unit.seeds) == 1 else "")
     # All checkpoints: `Workspace.tidy` removes those that nobody waits for.
     saved = {"eval_interval": 0, "checkpoint_interval": every, "log_interval": min(10_000, every), "keep": 0}
-    words = command("train", agent=cell.agent, **where, steps=cell.steps, seeds=seeds, **saved, run_dir=unit.path)
+    size = cell.size if cell.size != "paper" else None
+    words = command(
+        "train", agent=cell.agent, **where, steps=cell.steps, seeds=seeds, size=size, **saved, run_dir=unit.path
+    )
     for name, value in cell.settings:
         flag = f"--agent.{name.replace('_', '-')}"
         if isinstance(value, bool):

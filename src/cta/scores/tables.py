@@ -232,8 +232,11 @@ def _preset(key: CellKey, *, small: bool = False) -> AgentConfig | None:
 def agent_words(key: CellKey) -> str:
     """The agent, and how its settings differ from the preset's; those of `--size small` in one word."""
     usual, small = (_preset(key, small=small) for small in (False, True))
-    words = "small" if usual and small and key.settings == settings_key(small, usual) else key.settings
-    return key.agent + (f" ({words})" if key.settings else "")
+    changes = key.settings.split(";") if key.settings else []
+    shared = set(settings_key(small, usual).split(";")) - {""} if usual and small else set()
+    if shared and shared <= set(changes):
+        changes = ["small", *(change for change in changes if change not in shared)]
+    return key.agent + (f" ({';'.join(changes)})" if changes else "")
 
 
 def _origins(cell: CellScores) -> list[str]:
