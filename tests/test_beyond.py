@@ -15,6 +15,7 @@ import test_agents_contract as contract
 from cta.agents import REGISTRY
 from cta.cli import run
 from cta.envs.datasets import open_dataset
+from cta.errors import CtaError
 from cta.fast import kernels
 from cta.goals import RowTable
 from cta.grid.plan import read_plan
@@ -301,6 +302,8 @@ def test_weights_played_in_another_way(data, tmp_path, capsys):
     cells = {cell.key.settings.rpartition(";")[2]: cell for cell in Scores(folder).cells()}
     assert set(cells) == {"proposals=1", "together=2"}
     assert {row.task for row in cells["together=2"].rows} == {"presses1", "presses2", "presses3"}
+    assert main([*asked, "--halfway", "50"]) == 0
+    assert {cell.key.settings.rpartition(";")[2] for cell in Scores(folder).cells()} >= {"halfway=50"}
     assert main([*asked, "discount=1"]) == 1
     assert "training reads it" in capsys.readouterr().err
 
@@ -316,6 +319,38 @@ def test_together_is_the_mean_of_the_others():
     np.testing.assert_allclose(both, (means[0] + means[1]) / 2, rtol=1e-5)
     again, _ = Together(agent.config, agent).act({"0": one, "1": two}, *asked, kept)
     np.testing.assert_allclose(again, both)
+
+
+def test_halfway_finds_the_middle_of_the_way(monkeypatch):
+    from cta_beyond import halfway
+
+    one, states, gamma = tiny("cta"), np.random.default_rng(0).permutation(21), 0.9
+    table = -(1 - gamma ** np.abs(np.arange(21)[:, None] - np.arange(21))) / (1 - gamma)
+    scale = one.config.dual.dim**0.5
+    networks = {
+        "phi": lambda s: jnp.stack([scale * jnp.asarray(table, jnp.float32)[s[:, 0].astype(int)]] * 2),
+        "psi": lambda s: jnp.stack([jnp.eye(21)[s[:, 0].astype(int)]] * 2),
+    }
+    one = replace(one, config=replace(one.config, discount=gamma))
+    agent = halfway.Halfway(one.config, one, near=2.5, levels=3)
+    s, goals = column(0, 0, 0, 20, 3), column(16, 6, 2, 4, 3)
+    for block in (21, 7):
+        monkeypatch.setattr(halfway, "BLOCK", block)
+        pool = agent.pool(networks, states[:, None].astype(np.float32))
+        assert pool["psi"].shape[:2] == (21 // block, 2)
+        row = agent.find({"trained": networks, "pool": pool}, s, goals)
+        assert (row < 0).tolist() == [False, False, True, False, True]  # near goals are left as they are
+        found = np.where(row < 0, -1, states[row])
+        assert found.tolist() == [2, found[1], -1, 18, -1] and found[1] in (1, 2)
+    assert agent.steps(jnp.asarray([[-5.0], [-1.0]])).tolist() == agent.steps(jnp.asarray([[-5.0], [-5.0]])).tolist()
+
+
+def test_halfway_wants_a_dual_learner():
+    from cta_beyond.halfway import Halfway
+
+    one = tiny("hiql")
+    with pytest.raises(CtaError, match="dual learner"):
+        _ = Halfway(one.config, one).learner
 
 
 def test_the_plan():
@@ -343,10 +378,10 @@ def plain(text):
 
 def test_the_page_says_what_the_files_say(beyond):
     """Idea, prediction and what refutes it, word for word, and whether there is a result."""
-    from cta_beyond import replay
+    from cta_beyond import halfway, replay
 
     page = (ROOT / "docs" / "beyond.md").read_text()
-    for module in (*(getattr(beyond, name) for name in beyond.__all__), replay):
+    for module in (*(getattr(beyond, name) for name in beyond.__all__), halfway, replay):
         doc = module.__doc__
         equations = re.findall(r"(?:^    .+\n)+", doc, re.M)
         assert equations and equations[-1] in page and len(equations[-1].splitlines()) == 2

@@ -8,11 +8,15 @@ import pytest
 from cta.agents import paper_names
 from cta.cli import run
 from cta.errors import CtaError
+from cta.experiment import run_config
 from cta.grid.cells import Cell, Cut, DataSize
 from cta.grid.how import seconds
 from cta.grid.plan import read_plan
+from cta.grid.processes import train_words
 from cta.grid.rates import SLOWER, START_S, Rates, Speed
+from cta.grid.workspace import Workspace
 from cta.scores.store import Scores
+from cta.scores.tables import agent_words
 
 ROOT = Path(__file__).parent.parent
 PLANS = ROOT / "plans"
@@ -119,6 +123,36 @@ def test_scores_are_told_apart_by_settings_temperature_and_pairs():
     assert changed.run_key.settings == "trunk.rank=4"
     assert replace(CELL, ask="pairs").key == CELL.key  # tasks and pairs of one training stand side by side
     assert len({replace(CELL, cut=Cut(pairs="mine", only=only)).key for only in (None, 1, 2)}) == 3
+
+
+def test_small_networks_in_a_plan_are_those_of_the_command_line(tmp_path):
+    where = tmp_path / "plan.toml"
+    where.write_text("""
+size = "small"
+steps = 100
+eval_points = [100]
+[[cells]]
+dataset = "lights-4x4-play-v0"
+agents = ["cta", "hiql"]
+[[cells]]
+dataset = "lights-4x4-play-v0"
+agents = ["cta"]
+settings = { discount = 0.99 }
+""")
+    plan = read_plan(where)
+    for cell in plan.cells:
+        small = run_config(cell.agent, cell.dataset, size="small", agent_settings=dict(cell.settings)).agent
+        assert cell.config == small != run_config(cell.agent, cell.dataset, agent_settings=dict(cell.settings)).agent
+        space = Workspace(plan, tmp_path / "work", tmp_path / "out", dataset_dir=str(tmp_path))
+        words = train_words(space, space.unit(cell, (0,)))
+        assert words[words.index("--size") + 1] == "small"
+    assert [agent_words(cell.key) for cell in plan.cells] == [
+        "cta (small)",
+        "hiql (small)",
+        "cta (small;discount=0.99)",
+    ]
+    assert agent_words(replace(CELL, agent="cta").key) == "cta"  # where the usual networks are small ones
+    assert plan.cells[0].name.startswith("cta (small) on lights-4x4")
 
 
 def test_unknown_settings_are_said():

@@ -88,7 +88,7 @@ class Health:
         return sorted(found)
 
     def refuse(self, seed: int, step: int) -> None:
-        """A policy gave actions that are not numbers: the weights went bad in the very last step."""
+        """A policy gave actions that are not numbers: the weights diverged in the very last step."""
         if seed not in self.stopped:
             self._note({seed: {"step": step + 1, "loss": "actions"}})
 

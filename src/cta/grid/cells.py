@@ -125,8 +125,7 @@ class Cell:
 
     @cached_property
     def name(self) -> str:
-        changes = ["small"] if self.size == "small" else []
-        changes += [f"{name} {value}" for name, value in self.settings]
+        changes = ["small"] * (self.size == "small") + [f"{name} {value}" for name, value in self.settings]
         changes += [f"temperature {self.temperature:g}"] if self.temperature else []
         agent = self.agent + (f" ({', '.join(changes)})" if changes else "")
         only = "" if self.cut.only is None else f" (pair {self.cut.only})"

@@ -230,16 +230,12 @@ def train_words(space: Workspace, unit: Unit) -> list[str]:
     seeds = listed(unit.seeds) + ("," if len(unit.seeds) == 1 else "")
     # All checkpoints: `Workspace.tidy` removes those that nobody waits for.
     saved = {"eval_interval": 0, "checkpoint_interval": every, "log_interval": min(10_000, every), "keep": 0}
-    size = cell.size if cell.size != "paper" else None
-    words = command(
-        "train", agent=cell.agent, **where, steps=cell.steps, seeds=seeds, size=size, **saved, run_dir=unit.path
-    )
+    asked = {"steps": cell.steps, "seeds": seeds, "size": None if cell.size == "paper" else cell.size}
+    words = command("train", agent=cell.agent, **where, **asked, **saved, run_dir=unit.path)
     for name, value in cell.settings:
         flag = f"--agent.{name.replace('_', '-')}"
-        if isinstance(value, bool):
-            words.append(f"{flag}={value}")
-        else:
-            words += [flag, *(map(str, value) if isinstance(value, tuple) else [str(value)])]
+        parts = map(str, value) if isinstance(value, tuple) else [str(value)]
+        words += [f"{flag}={value}"] if isinstance(value, bool) else [flag, *parts]
     return words
 
 

@@ -39,7 +39,7 @@ def run_plan(plan: Plan, how: How) -> int:
     budget = Budget(seconds(how.budget, "--budget") if how.budget else None)
     screen = RichConsole(file=safe_stream(sys.stdout), highlight=False, soft_wrap=True)
     if how.dry_run:
-        screen.print(outlook(space, rates, budget, cores), markup=False)
+        screen.print(dry_run(space, rates, budget, cores), markup=False)
         return DONE
     check_writable(space.out.folder)
     with work_lock(folder) as held:
@@ -50,7 +50,7 @@ def run_plan(plan: Plan, how: How) -> int:
     return _summary(screen, runner)
 
 
-def outlook(space: Workspace, rates: Rates, budget: Budget, cores: int) -> str:
+def dry_run(space: Workspace, rates: Rates, budget: Budget, cores: int) -> str:
     """A line for each cell, the sum, and on which rates. Data and trainings that several cells need count once."""
     cells: list[str] = []
     units, unknown = list[Unit](), list[Unit]()

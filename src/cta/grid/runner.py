@@ -286,4 +286,4 @@ def progress(run: Running) -> tuple[float, str]:
     step, rate = unit.progress()
     left = f", {clock((unit.cell.steps - step) / rate)} left" if rate else ""
     note = f"{step:,} of {unit.cell.steps:,}, {rate * len(unit.seeds):,.0f} seed-steps/s{left}"
-    return step / unit.cell.steps, note if rate else "starting"
+    return step / unit.cell.steps, note if rate else last_line(run.job.log, "starting")[:60]

@@ -231,7 +231,7 @@ def _preset(key: CellKey, *, small: bool = False) -> AgentConfig | None:
 
 def agent_words(key: CellKey) -> str:
     """The agent, and how its settings differ from the preset's; those of `--size small` in one word."""
-    usual, small = (_preset(key, small=small) for small in (False, True))
+    usual, small = _preset(key), _preset(key, small=True)
     changes = key.settings.split(";") if key.settings else []
     shared = set(settings_key(small, usual).split(";")) - {""} if usual and small else set()
     if shared and shared <= set(changes):
