@@ -54,6 +54,10 @@ class Recorder:
         return recording
 
 
+def worker_pids(evaluator: Evaluator) -> list[int]:
+    return [worker.pid for worker in evaluator._running.values()]
+
+
 def alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -76,7 +80,7 @@ def undisturbed_run(name: str) -> tuple[list[EpisodeResult], list[np.ndarray], l
     recorder = Recorder()
     with Evaluator(name, workers=1, max_episode_steps=STEPS) as evaluator:
         results = evaluator.run(recorder, **RUN)
-        pids = evaluator.worker_pids
+        pids = worker_pids(evaluator)
         maps = Path(f"/proc/{pids[0]}/maps").read_text()
         assert "mujoco" in maps and "jaxlib" not in maps
         assert evaluator.task_names[0].startswith("task1") and evaluator.retries == 0
@@ -100,12 +104,12 @@ def test_two_workers_give_the_results_of_one_and_keep_running_between_calls(undi
     recorder = Recorder()
     with Evaluator(CUBE, workers=2, slots_per_worker=1, max_episode_steps=STEPS) as evaluator:
         assert evaluator.run(recorder, **RUN) == results
-        first_pids = evaluator.worker_pids
+        first_pids = worker_pids(evaluator)
         # With two slots instead of four the rounds differ, but every state that was seen is the same.
         rows = {row.tobytes() for block in seen for row in block}
         assert {row.tobytes() for block in recorder.seen for row in block} <= rows
         assert evaluator.run(make_policy, **RUN) == results
-        assert evaluator.worker_pids == first_pids
+        assert worker_pids(evaluator) == first_pids
 
 
 @pytest.mark.parametrize(
@@ -114,7 +118,7 @@ def test_two_workers_give_the_results_of_one_and_keep_running_between_calls(undi
 def test_a_lost_worker_is_replaced_without_a_trace(undisturbed, name: str, how: signal.Signals) -> None:
     results, seen, _ = undisturbed[name]
     with Evaluator(name, workers=1, max_episode_steps=STEPS, timeout=2.0) as evaluator:
-        recorder = Recorder(at=9, action=lambda: os.kill(evaluator.worker_pids[0], how))
+        recorder = Recorder(at=9, action=lambda: os.kill(evaluator._running[0].pid, how))
         assert evaluator.run(recorder, **RUN) == results
         assert evaluator.retries == 1
     for block, expected in zip(recorder.seen, seen, strict=True):
@@ -127,12 +131,12 @@ def test_an_exception_in_the_policy_leaves_no_process_behind(undisturbed, error:
     evaluator = Evaluator(MAZE, workers=1, max_episode_steps=STEPS)
 
     def fail() -> None:
-        pids.extend(evaluator.worker_pids)
+        pids.extend(worker_pids(evaluator))
         raise error
 
     with pytest.raises(error):
         evaluator.run(Recorder(at=2, action=fail), run_seed=0, tasks=(1,), episodes=1)
-    assert len(pids) == 1 and not alive(pids[0]) and evaluator.worker_pids == []
+    assert len(pids) == 1 and not alive(pids[0]) and worker_pids(evaluator) == []
     with evaluator:  # it can be used again, with a new process
         assert evaluator.run(make_policy, **RUN) == undisturbed[MAZE][0]
 
@@ -142,12 +146,12 @@ def test_closing_from_another_thread_stops_a_run_and_its_processes() -> None:
     evaluator = Evaluator(MAZE, workers=1)
 
     def close_soon() -> None:
-        pids.extend(evaluator.worker_pids)
+        pids.extend(worker_pids(evaluator))
         threading.Timer(0.2, evaluator.close).start()
 
     with pytest.raises(CtaError, match="the evaluation was stopped"):
         evaluator.run(Recorder(at=2, action=close_soon), run_seed=0, tasks=(1,), episodes=50)
-    assert len(pids) == 1 and not alive(pids[0]) and evaluator.worker_pids == []
+    assert len(pids) == 1 and not alive(pids[0]) and worker_pids(evaluator) == []
 
 
 def test_a_simulator_that_keeps_failing_is_one_line() -> None:
@@ -161,7 +165,7 @@ def test_a_simulator_that_keeps_failing_is_one_line() -> None:
         ):
             world.receive()
         assert evaluator.retries == 1
-    assert evaluator.worker_pids == []
+    assert worker_pids(evaluator) == []
 
 
 def test_an_unknown_world_is_one_line() -> None:
@@ -172,7 +176,7 @@ def test_an_unknown_world_is_one_line() -> None:
 def test_workers_end_when_their_parent_is_killed() -> None:
     script = (
         f"from cta.evaluation import Evaluator; import time; evaluator = Evaluator('{MAZE}', workers=1);"
-        "evaluator.about; print(evaluator.worker_pids[0], flush=True); time.sleep(60)"
+        "evaluator.about; print(evaluator._running[0].pid, flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None

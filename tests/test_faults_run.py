@@ -337,7 +337,7 @@ def test_a_killed_worker_is_replaced_and_counted(tmp_path, capfd, monkeypatch):
             def act(*inputs):
                 calls.append(1)
                 if len(calls) == 20 and not killed:
-                    killed.append(os.kill(self.worker_pids[0], signal.SIGKILL))
+                    killed.append(os.kill(self._running[0].pid, signal.SIGKILL))
                 return policy(*inputs)
 
             return act

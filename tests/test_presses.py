@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from cta.cli import run
+from cta.config import settings_key
 from cta.envs.desk import decode, find_world
 from cta.envs.lights import board, board_of
 from cta.envs.names import LIGHTS_SIZES
 from cta.evaluation.evaluator import PressEvaluator, draw_boards, plan_presses, press_names
 from cta.evaluation.offline import press_order, with_lights
+from cta.experiment import run_config
 from cta.ooc.components import find_layout
 from cta.scores.schema import CellKey, Score, make_score, order
 from cta.scores.store import Scores
@@ -192,6 +194,19 @@ def test_agents_on_boards_beside_cta(tmp_path, capsys):
     assert changed["beside cta (95%)"] == "+0.0" and changed["by presses, %"] == "–"
     assert (hiql["tasks, %"], hiql["by presses, %"], hiql["reach"]) == ("–", "100.0", "3")
     assert [*boards(tmp_path, capsys, "--agents", "gcivl")] == ["gcivl", "gcivl (lr=0.1)"]
+
+
+def test_small_networks_stand_beside_small_networks(tmp_path, capsys):
+    name = "lights-4x4-play-v0"
+    for agent, size, more, wins in (
+        ("cta", "paper", {}, 9), ("cta", "small", {}, 5), ("cta", "small", {"discount": 0.9}, 6), ("hiql", "small", {}, 4),
+    ):  # fmt: skip
+        usual = run_config(agent, name).agent
+        settings = settings_key(run_config(agent, name, size=size, agent_settings=more).agent, usual)
+        key = CellKey(name, agent, settings)
+        Scores(tmp_path).add(key, {}, [Score(*key, 0, 100, "1", 10, wins)])
+    found = {agent: line["beside cta (95%)"] for agent, line in boards(tmp_path, capsys).items()}
+    assert found == {"cta": "–", "cta (small)": "–", "cta (small;discount=0.9)": "+10.0", "hiql (small)": "-10.0"}
 
 
 def test_a_block_with_results_of_its_own(tmp_path, capsys):

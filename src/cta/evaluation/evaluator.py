@@ -77,10 +77,6 @@ class Evaluator:
         workers = (*self._running.values(), *reversed(self._closed))
         return next((worker.last_failure for worker in workers if worker.last_failure), "")
 
-    @property
-    def worker_pids(self) -> list[int]:
-        return [worker.pid for worker in self._running.values()]
-
     def _worker(self, index: int) -> Worker:
         if index not in self._running:
             self._running[index] = Worker(self.env_name, **self._options)

@@ -102,8 +102,7 @@ class Cell:
             origin: Any = open_dataset(self.dataset)[1].fingerprint()
         else:
             origin = [self.data.seed, self.data.episodes, self.data.episode_steps]
-        pairs = "" if self.condition == WHOLE else self.cut.pairs
-        return [self.dataset_name, origin, self.condition, pairs]
+        return [self.dataset_name, origin, self.condition, "" if self.condition == WHOLE else self.cut.pairs]
 
     @cached_property
     def data_name(self) -> str:

@@ -90,8 +90,7 @@ class Runner:
     def _train(self, unit: Unit) -> bool:
         name, target = unit.name + (f", from step {unit.step:,}" if unit.begun else ""), unit.target
         self.space.write_cell(unit.cell)
-        words = processes.train_words(self.space, unit)
-        return self._begin(TRAIN, name, words, unit, lambda: unit.reached(target))
+        return self._begin(TRAIN, name, processes.train_words(self.space, unit), unit, lambda: unit.reached(target))
 
     def _make(self, unit: Unit) -> bool:
         cell = unit.cell

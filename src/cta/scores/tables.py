@@ -195,22 +195,22 @@ def _press_table(cells: Sequence[CellScores]) -> Table:
 
 
 def _board_table(cells: Sequence[CellScores], selection: Selection) -> Table:
-    """Agents on boards of lights beside CTA: a line for each, of its tasks and of random goals by presses."""
-    parts = {(cell.key, cell.asked): cell for cell in cells}
+    """Agents on boards of lights beside CTA of their size: a line for each, of tasks and of random goals by presses."""
+    parts = {(c.key.dataset, agent_words(c.key), c.asked): c for c in cells if c.key.condition == WHOLE}
     lines: list[Line] = []
-    for key in dict.fromkeys(cell.key for cell in cells if cell.key.condition == WHOLE):
+    for key in dict.fromkeys(cell.key for cell in parts.values()):
         if family(key.dataset) not in ("lights", "puzzle") or not selection.wants(key.dataset, key.agent):
             continue
         mean = beside = by_presses = reach = NONE
         more: Line = ()
-        if tasks := parts.get((key, TASKS)):
+        if tasks := parts.get((key.dataset, agent_words(key), TASKS)):
             ours = summarise(tasks.counted())
             mean, more = str(ours), (str(ours.seeds), *_more(tasks, ours.interval))
-            cta = parts.get((CellKey(key.dataset, "cta"), TASKS))
+            cta = parts.get((key.dataset, "cta (small)" if _changes(key)[0] else "cta", TASKS))
             if cta and cta is not tasks:
                 gap, interval = difference(ours[:3], summarise(cta.counted())[:3])
                 beside = f"{gap:+.1f}{_span(interval, '+')}"
-        if presses := parts.get((key, PRESSES)):
+        if presses := parts.get((key.dataset, agent_words(key), PRESSES)):
             counted = presses.counted()
             means = [fmean(by_seed.values()) for by_seed in task_scores(counted).values()]
             within = next((number for number, rate in enumerate(means) if rate < HALF), len(means))
@@ -229,14 +229,20 @@ def _preset(key: CellKey, *, small: bool = False) -> AgentConfig | None:
     return entry and agent_preset(entry.config, key.dataset, small=small)
 
 
+def _changes(key: CellKey) -> tuple[str, list[str]]:
+    """What `--size small` changes, if its settings have all of that, and what else they change."""
+    usual, small = _preset(key), _preset(key, small=True)
+    shared = settings_key(small, usual) if usual and small else ""
+    changes = key.settings.split(";") if key.settings else []
+    rest = [change for change in changes if change not in shared.split(";")]
+    return (shared, rest) if len(rest) + len(shared.split(";")) == len(changes) else ("", changes)
+
+
 def agent_words(key: CellKey) -> str:
     """The agent, and how its settings differ from the preset's; those of `--size small` in one word."""
-    usual, small = _preset(key), _preset(key, small=True)
-    changes = key.settings.split(";") if key.settings else []
-    shared = set(settings_key(small, usual).split(";")) - {""} if usual and small else set()
-    if shared and shared <= set(changes):
-        changes = ["small", *(change for change in changes if change not in shared)]
-    return key.agent + (f" ({';'.join(changes)})" if changes else "")
+    shared, rest = _changes(key)
+    words = ["small"] * bool(shared) + rest
+    return key.agent + (f" ({';'.join(words)})" if words else "")
 
 
 def _origins(cell: CellScores) -> list[str]:
