@@ -198,8 +198,9 @@ def test_agents_on_boards_beside_cta(tmp_path, capsys):
 
 def test_small_networks_stand_beside_small_networks(tmp_path, capsys):
     name = "lights-4x4-play-v0"
+    changed = {"discount": 0.9}
     for agent, size, more, wins in (
-        ("cta", "paper", {}, 9), ("cta", "small", {}, 5), ("cta", "small", {"discount": 0.9}, 6), ("hiql", "small", {}, 4),
+        ("cta", "paper", {}, 9), ("cta", "small", {}, 5), ("cta", "small", changed, 6), ("hiql", "small", {}, 4),
     ):  # fmt: skip
         usual = run_config(agent, name).agent
         settings = settings_key(run_config(agent, name, size=size, agent_settings=more).agent, usual)
