@@ -303,7 +303,9 @@ def test_weights_played_in_another_way(data, tmp_path, capsys):
     assert set(cells) == {"proposals=1", "together=2"}
     assert {row.task for row in cells["together=2"].rows} == {"presses1", "presses2", "presses3"}
     assert main([*asked, "--halfway", "50"]) == 0
-    assert {cell.key.settings.rpartition(";")[2] for cell in Scores(folder).cells()} >= {"halfway=50"}
+    assert main([*asked, "--halfway", "50", "--near", "4", "--shortlist", "3"]) == 0
+    found = {cell.key.settings.partition("halfway")[2] for cell in Scores(folder).cells()}
+    assert found >= {"=50", "=50;near=4;shortlist=3"}
     assert main([*asked, "discount=1"]) == 1
     assert "training reads it" in capsys.readouterr().err
 
@@ -343,6 +345,21 @@ def test_halfway_finds_the_middle_of_the_way(monkeypatch):
         found = np.where(row < 0, -1, states[row])
         assert found.tolist() == [2, found[1], -1, 18, -1] and found[1] in (1, 2)
     assert agent.steps(jnp.asarray([[-5.0], [-1.0]])).tolist() == agent.steps(jnp.asarray([[-5.0], [-5.0]])).tolist()
+
+
+def test_a_shortlist_is_judged_by_the_value(monkeypatch):
+    """Inner products that know nothing, and a value that knows the line."""
+    from cta_beyond import halfway
+
+    one, networks = exact("cta")
+    networks |= {"phi": lambda s: 0 * s[None]}
+    monkeypatch.setattr(halfway, "BLOCK", 7)
+    agent = halfway.Halfway(one.config, one, near=2.5, shortlist=21)
+    states = np.random.default_rng(0).permutation(21).astype(np.float32)
+    known = {"trained": networks, "pool": agent.pool(networks, states[:, None])}
+    assert states[agent.middle(known, column(0, 4), column(16, 20))].tolist() == [8, 12]
+    row = agent.find(known, column(0, 0), column(16, 2))
+    assert states[row[0]] == 2 and row[1] == -1
 
 
 def test_halfway_wants_a_dual_learner():

@@ -27,7 +27,7 @@ from cta.config import AgentConfig
 from cta.errors import CtaError
 from cta.goals import Rows, RowTable
 
-NEAR = 8.0
+NEAR, SHORTLIST = 8.0, 0
 BLOCK = 20_000  # rows that are searched at once
 FARTHEST = 1e-2  # γ^d below this is not told apart: at γ = 0.95 that is 90 steps
 
@@ -44,6 +44,8 @@ class Halfway(Agent):
     """How often at most."""
     hold: int = 5
     """Steps for which what was found is kept."""
+    shortlist: int = SHORTLIST
+    """So many rows are found by Ṽ, and the agent's own V judges them; 0: Ṽ decides alone."""
 
     def init(self, key: Key, spec: Spec) -> Networks:
         raise NotImplementedError("it is not trained")
@@ -66,12 +68,17 @@ class Halfway(Agent):
         encoded = {name: jnp.stack([networks[name](part) for part in parts]) for name in ("phi", "psi")}
         return {"rows": rows, **encoded}
 
-    def steps(self, products: Float[Array, "members ..."]) -> Float[Array, "..."]:
-        """d, of inner products φᵀψ; the members' longest, lest the least of many be one that a member got wrong."""
-        learner = self.learner
-        values = jnp.min(products, axis=0) / (learner.config.dim**0.5 if learner.config.scale == "sqrt_d" else 1.0)
-        kept = jnp.clip(1 + (1 - learner.discount) * values, FARTHEST, 1.0)
-        return jnp.log(kept) / jnp.log(learner.discount)
+    def steps(self, values: Float[Array, "members ..."]) -> Float[Array, "..."]:
+        """d, of values; the members' longest, lest the least of many be one that a member got wrong."""
+        discount = self.learner.discount
+        kept = jnp.clip(1 + (1 - discount) * jnp.min(values, axis=0), FARTHEST, 1.0)
+        return jnp.log(kept) / jnp.log(discount)
+
+    def apart(self, trained: Networks, states: Array, goals: Array) -> Float[Array, " rows"]:
+        """d(s,g), by V if there is a shortlist."""
+        if not self.shortlist:
+            return self.steps(self.learner.value(trained, states, goals))
+        return self.steps(trained["value"](self.one.goal_embedding(trained, states, goals), states)[..., 0])
 
     def act(
         self, networks: Networks, observations: Array, goals: Array, key: Key, temperature: float, memory: Any = None
@@ -88,34 +95,35 @@ class Halfway(Agent):
 
     def find(self, networks: Networks, observations: Array, goals: Array) -> Int[Array, " slots"]:
         """Rows of the pool to go to, −1 where the goal is near."""
-        trained, pool = networks["trained"], networks["pool"]
-        here, ends = trained["phi"](observations), trained["psi"](goals)
-        row, apart = jnp.full(len(goals), -1, jnp.int32), self.steps(jnp.sum(here * ends, axis=-1))
+        trained, rows = networks["trained"], networks["pool"]["rows"]
+        row, ends = jnp.full(len(goals), -1, jnp.int32), goals
         for _ in range(self.levels):
-            far = apart > self.near
-            middle, middle_apart, middle_psi = self.middle(pool, here, ends)
-            row, apart = jnp.where(far, middle, row), jnp.where(far, middle_apart, apart)
-            ends = jnp.where(far[:, None], middle_psi, ends)
+            far = self.apart(trained, observations, ends) > self.near
+            row = jnp.where(far, self.middle(networks, observations, ends), row)
+            ends = jnp.where((row < 0)[:, None], goals, rows.reshape(-1, rows.shape[-1])[row])
         return row
 
-    def middle(self, pool: Networks, here: Array, ends: Array) -> tuple[Array, Array, Array]:
-        """Of φ(s) and ψ(g), (members, slots, dim): w as a row, d(s,w), ψ(w). The blocks are searched one by one."""
+    def middle(self, networks: Networks, observations: Array, goals: Array) -> Int[Array, " slots"]:
+        """w, a row of the pool, whose blocks are searched one by one."""
+        trained, pool = networks["trained"], networks["pool"]
+        here, ends, config = trained["phi"](observations), trained["psi"](goals), self.learner.config
+        scale, count = config.dim**0.5 if config.scale == "sqrt_d" else 1.0, max(1, self.shortlist)
+
+        slots, (blocks, _, size) = len(goals), pool["psi"].shape[:3]
 
         def better(best: Any, block: Any) -> tuple[Any, None]:
             first, phi, psi = block
-            there = self.steps(jnp.einsum("msd,mnd->msn", here, psi))
-            both = there**2 + self.steps(jnp.einsum("mnd,msd->msn", phi, ends)) ** 2
-            index = jnp.argmin(both, axis=1)
-            least, apart = (jnp.take_along_axis(x, index[:, None], axis=1)[:, 0] for x in (both, there))
-            found = least, first + index.astype(jnp.int32), apart, psi[:, index]
-            keep = least < best[0]
-            return tuple(
-                jnp.where(keep[:, None] if new.ndim > 2 else keep, new, old)
-                for new, old in zip(found, best, strict=True)
-            ), None
+            to, onward = jnp.einsum("msd,mnd->msn", here, psi), jnp.einsum("mnd,msd->msn", phi, ends)
+            cost, index = jax.lax.top_k(
+                -(self.steps(to / scale) ** 2) - self.steps(onward / scale) ** 2, min(count, size)
+            )
+            costs, indices = (jnp.concatenate(two, axis=1) for two in zip(best, (cost, first + index), strict=True))
+            cost, index = jax.lax.top_k(costs, count)
+            return (cost, jnp.take_along_axis(indices, index, axis=1)), None
 
-        slots, size = here.shape[1], pool["psi"].shape[2]
-        firsts = size * jnp.arange(len(pool["psi"]), dtype=jnp.int32)
-        nothing = jnp.full(slots, jnp.inf), jnp.zeros(slots, jnp.int32), jnp.zeros(slots), jnp.zeros_like(ends)
-        (_, row, apart, psi), _ = jax.lax.scan(better, nothing, (firsts, pool["phi"], pool["psi"]))
-        return row, apart, psi
+        nothing = jnp.full((slots, count), -jnp.inf), jnp.zeros((slots, count), jnp.int32)
+        (_, found), _ = jax.lax.scan(better, nothing, (size * jnp.arange(blocks), pool["phi"], pool["psi"]))
+        w = pool["rows"].reshape(-1, goals.shape[-1])[found.reshape(-1)]
+        s, g = jnp.repeat(observations, count, axis=0), jnp.repeat(goals, count, axis=0)
+        both = self.apart(trained, s, w) ** 2 + self.apart(trained, w, g) ** 2
+        return found[jnp.arange(slots), jnp.argmin(both.reshape(slots, count), axis=1)]

@@ -36,7 +36,7 @@ from cta.experiment.score_files import How, Players, score_into
 from cta.experiment.weights import Candidate
 from cta.goals import Rows, RowTable
 from cta.scores.store import Scores
-from cta_beyond.halfway import NEAR, Halfway
+from cta_beyond.halfway import NEAR, SHORTLIST, Halfway
 
 
 @dataclass(frozen=True)
@@ -93,17 +93,16 @@ def together(items: list[Candidate]) -> Iterator[Candidate]:
         )
 
 
-def halfway(items: list[Candidate], run: Run, count: int, near: float) -> Iterator[Candidate]:
+def halfway(items: list[Candidate], run: Run, count: int, near: float, shortlist: int) -> Iterator[Candidate]:
     """The same weights, acting towards `count` rows of the training data."""
     _, data, _ = run.open_data()
     chosen = np.random.default_rng(0).choice(len(data.observations), min(count, len(data.observations)), replace=False)
     rows = run.units.see(np.asarray(data.observations[np.sort(chosen)]))
     for item in items:
-        agent = Halfway(item.agent.config, item.agent, near)
+        agent = Halfway(item.agent.config, item.agent, near, shortlist=shortlist)
         _ = agent.learner  # complains at once
-        words = ";".join(
-            filter(None, [item.key.settings, f"halfway={len(rows)}", *([f"near={near:g}"] * (near != NEAR))])
-        )
+        changes = [f"near={near:g}"] * (near != NEAR) + [f"shortlist={shortlist}"] * (shortlist != SHORTLIST)
+        words = ";".join(filter(None, [item.key.settings, f"halfway={len(rows)}", *changes]))
 
         def load(item: Candidate = item, agent: Halfway = agent) -> Networks:
             trained = item.load()
@@ -119,6 +118,7 @@ def main(words: list[str] | None = None) -> int:
     said.add_argument("--together", action="store_true", help="the mean action of all other seeds")
     said.add_argument("--halfway", type=int, default=0, metavar="ROWS", help="so many recorded states to go by")
     said.add_argument("--near", type=float, default=NEAR, help="steps from which on a goal is divided")
+    said.add_argument("--shortlist", type=int, default=SHORTLIST, help="rows among which V chooses (0: none)")
     said.add_argument("--results", type=Path, required=True, metavar="DIR")
     said.add_argument("--ask", choices=("tasks", "presses"), default="tasks")
     said.add_argument("--step", default="last", help="last, last3, all, or steps with commas")
@@ -130,7 +130,9 @@ def main(words: list[str] | None = None) -> int:
             settings = {name: int(value) for name, _, value in (word.partition("=") for word in asked.settings)}
             found = [changed(item, settings) for item in found]
         found = [*together(found)] if asked.together else found
-        found = [*halfway(found, Run(asked.run), asked.halfway, asked.near)] if asked.halfway else found
+        found = (
+            [*halfway(found, Run(asked.run), asked.halfway, asked.near, asked.shortlist)] if asked.halfway else found
+        )
         how = How(episodes=asked.episodes, ask=asked.ask)
         with closing(Players(how, lambda *_: None)) as players:
             done = [score_into(Scores(asked.results), item, players) for item in found]
