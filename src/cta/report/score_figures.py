@@ -112,7 +112,7 @@ def _presses(axis: Any, cells: Cells, colour: dict[str, str]) -> None:
         rates = {int(task.removeprefix(PRESSES)): [*s.values()] for task, s in task_scores(cell.counted()).items()}
         means, spreads = ([of(found) for found in rates.values()] for of in (fmean, pstdev))
         before = sum(colour[other.key.agent] == colour[cell.key.agent] for other in cells[:place])
-        shown = {"color": colour[cell.key.agent], "ls": ("-", "--", ":", "-.")[before % 4]}
+        shown = {"color": colour[cell.key.agent], "ls": ("-", "--", ":", "-.", (0, (6, 1, 1, 1)))[before % 5]}
         steps, seeds = max(row.step for row in cell.rows), len(cell.seeds)
         label = f"{agent_words(cell.key)}, {short_steps(steps)}, {seeds} seed{'s' * (seeds > 1)}"
         _band(axis, [*rates], means, spreads, label=label, **shown)
