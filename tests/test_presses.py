@@ -199,6 +199,10 @@ def test_agents_on_boards_beside_cta(tmp_path, capsys):
 def test_small_networks_stand_beside_small_networks(tmp_path, capsys):
     name = "lights-4x4-play-v0"
     changed = {"discount": 0.9}
+    other = CellKey(
+        name, "not-installed", settings_key(run_config("cta", name, size="small").agent, run_config("cta", name).agent)
+    )
+    Scores(tmp_path).add(other, {}, [Score(*other, 0, 100, "1", 10, 5)])
     for agent, size, more, wins in (
         ("cta", "paper", {}, 9), ("cta", "small", {}, 5), ("cta", "small", changed, 6), ("hiql", "small", {}, 4),
     ):  # fmt: skip
@@ -207,7 +211,9 @@ def test_small_networks_stand_beside_small_networks(tmp_path, capsys):
         key = CellKey(name, agent, settings)
         Scores(tmp_path).add(key, {}, [Score(*key, 0, 100, "1", 10, wins)])
     found = {agent: line["beside cta (95%)"] for agent, line in boards(tmp_path, capsys).items()}
-    assert found == {"cta": "–", "cta (small)": "–", "cta (small;discount=0.9)": "+10.0", "hiql (small)": "-10.0"}
+    assert found == {"cta": "–", "cta (small)": "–", "cta (small;discount=0.9)": "+10.0", "hiql (small)": "-10.0"} | {
+        "not-installed (small)": "+0.0"
+    }
 
 
 def test_a_block_with_results_of_its_own(tmp_path, capsys):

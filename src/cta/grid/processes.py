@@ -244,8 +244,7 @@ def data_words(space: Workspace, cell: Cell, workers: int) -> list[str]:
     source, target = space.source_file(cell), space.data_file(cell)
     if source.exists():
         out = target.parent if cell.cut.only is None else target.parent.parent
-        control = ["--control"] if cell.condition == RANDOM else []
-        return [*command("ooc", "cut", source, out=out), *cell.cut.flags, *control]
+        return [*command("ooc", "cut", source, out=out), *cell.cut.flags, *["--control"] * (cell.condition == RANDOM)]
     if cell.dataset not in KNOWN:
         raise CtaError(f"{source}: no such file")
     if KNOWN[cell.dataset].needs_expert:

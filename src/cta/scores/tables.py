@@ -231,7 +231,8 @@ def _preset(key: CellKey, *, small: bool = False) -> AgentConfig | None:
 
 def _changes(key: CellKey) -> tuple[str, list[str]]:
     """What `--size small` changes, if its settings have all of that, and what else they change."""
-    usual, small = _preset(key), _preset(key, small=True)
+    known = key if key.agent in REGISTRY else key._replace(agent="cta")  # an agent that is not installed here
+    usual, small = _preset(known), _preset(known, small=True)
     shared = settings_key(small, usual) if usual and small else ""
     changes = key.settings.split(";") if key.settings else []
     rest = [change for change in changes if change not in shared.split(";")]
