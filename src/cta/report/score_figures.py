@@ -118,7 +118,7 @@ def _presses(axis: Any, cells: Cells, colour: dict[str, str]) -> None:
         _band(axis, [*rates], means, spreads, label=label, **shown)
     axis.set_xlabel("least number of presses from start to goal", fontsize=8)
     axis.xaxis.get_major_locator().set_params(integer=True)
-    axis.legend(fontsize=6, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.18))
+    axis.legend(fontsize=6, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.25))
 
 
 def _label(cell: CellScores) -> str:
