@@ -362,6 +362,21 @@ def test_a_shortlist_is_judged_by_the_value(monkeypatch):
     assert states[row[0]] == 2 and row[1] == -1
 
 
+def test_what_was_found_is_kept_for_some_steps(monkeypatch):
+    from cta_beyond import halfway
+
+    one, networks = exact("cta")
+    networks |= {"phi": lambda s: 0 * s[None]}
+    monkeypatch.setattr(type(one), "act", lambda self, networks, s, goals, *rest: (goals, None))
+    agent = halfway.Halfway(one.config, one, near=2.5, levels=1, hold=2, shortlist=21)
+    known = {"trained": networks, "pool": agent.pool(networks, np.arange(21, dtype=np.float32)[:, None])}
+    memory, towards = None, []
+    for at in (0, 4, 4, 15):
+        goal, memory = agent.act(known, column(at), column(16), jax.random.key(0), 0.0, memory)
+        towards.append(float(goal[0, 0]))
+    assert towards == [8, 8, 10, 10]  # the middles of 0 and 16 and of 4 and 16, each for two steps
+
+
 def test_halfway_wants_a_dual_learner():
     from cta_beyond.halfway import Halfway
 

@@ -130,9 +130,10 @@ def main(words: list[str] | None = None) -> int:
             settings = {name: int(value) for name, _, value in (word.partition("=") for word in asked.settings)}
             found = [changed(item, settings) for item in found]
         found = [*together(found)] if asked.together else found
-        found = (
-            [*halfway(found, Run(asked.run), asked.halfway, asked.near, asked.shortlist)] if asked.halfway else found
-        )
+        if asked.halfway:
+            found = [*halfway(found, Run(asked.run), asked.halfway, asked.near, asked.shortlist)]
+        elif (asked.near, asked.shortlist) != (NEAR, SHORTLIST):
+            raise CtaError("--near and --shortlist are for --halfway")
         how = How(episodes=asked.episodes, ask=asked.ask)
         with closing(Players(how, lambda *_: None)) as players:
             done = [score_into(Scores(asked.results), item, players) for item in found]
