@@ -37,7 +37,7 @@ def programs_folder() -> Path | None:
     return xla_folder() / "programs" if _keeping else None
 
 
-COMMANDS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE"
+COMMANDS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,CONVOLUTION,DYNAMIC_SLICE_FUSION,WHILE"
 """What may become part of a CUDA graph, in XLA's words: everything that a training step is made of, and the loop."""
 
 
