@@ -13,7 +13,7 @@ from cta.grid.cells import Cell, Cut, DataSize
 from cta.grid.how import seconds
 from cta.grid.plan import read_plan
 from cta.grid.processes import train_words
-from cta.grid.rates import SLOWER, START_S, Rates, Speed
+from cta.grid.rates import EPISODES_PER_CORE, SLOWER, START_S, Rates, Speed
 from cta.grid.workspace import Workspace
 from cta.scores.store import Scores
 from cta.scores.tables import agent_words
@@ -203,11 +203,15 @@ def test_estimates_prefer_what_was_measured_here():
 def test_rates_are_read_from_records():
     rates = Rates.of(Scores(ROOT / "results").cells(), "NVIDIA H200", {})
     assert rates.speed("hiql-analogy", "scene-play-v0", 4).rate == 4870.9
-    assert rates.known("cta") and 0.1 < 1 / rates.score_seconds(1, 1) < 5
+    assert rates.known("cta")
+    seen, source = rates.score_rate("puzzle-4x4-play-v0")
+    assert 0.1 < seen < 5 and source == "recorded"
+    # Records of the simulator say nothing of a world that needs none.
+    assert rates.score_rate("lights-4x4-play-v0") == (EPISODES_PER_CORE[True], "assumed")
     given = Rates.of(Scores(ROOT / "results").cells(), "NVIDIA H200", {"episodes_per_core": 50.0})
-    assert given.score_seconds(100, 2) == 1 and (rates.score_source, given.score_source) == (
-        "recorded",
-        "given in the plan",
+    assert (
+        given.score_seconds("puzzle-4x4-play-v0", 100, 2) == 1
+        and given.score_rate("desk-play-v0")[1] == "given in the plan"
     )
     elsewhere = Rates.of(Scores(ROOT / "results").cells(), "cpu", {})
     assert not elsewhere.known("cta") and elsewhere.speed("cta", "scene-play-v0", 4).device == "NVIDIA H200"

@@ -16,7 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Column, Table
 from rich.text import Text
 
-from cta.envs.names import is_visual
+from cta.envs.names import DESK_DATASETS, is_visual
 from cta.grid.plan import SLOWEST
 from cta.io.files import safe_stream
 from cta.io.text_tables import clock
@@ -25,7 +25,9 @@ from cta.scores.store import by_score, by_seed
 
 START_S = 60.0  # starting, reading data and compiling, where only the speed of the steps is known
 SLOWER = 1.05  # a speed measured early is that of training alone; scoring beside it will cost a little
-ROWS_PER_CORE, EPISODES_PER_CORE = 230.0, 0.21  # measured on the manipulation worlds; per second
+# Per second, measured on the manipulation worlds, and on the embedded ones.
+ROWS_PER_CORE = {False: 230.0, True: 50_000.0}
+EPISODES_PER_CORE = {False: 0.21, True: 50.0}
 SILENCE_S = 20.0  # off a terminal, how often a line says how far jobs are
 
 
@@ -60,7 +62,8 @@ class Rates:
     device: str
     guesses: Mapping[str, float] = field(default_factory=dict)
     speeds: list[Speed] = field(default_factory=list)
-    episodes_per_core: list[float] = field(default_factory=list)
+    scoring: list[tuple[str, float]] = field(default_factory=list)
+    """(dataset, episodes per second and core)."""
 
     @classmethod
     def of(cls, cells: Iterable[CellScores], device: str, guesses: Mapping[str, float]) -> "Rates":
@@ -75,7 +78,7 @@ class Rates:
                 tasks = len({row.task for row in cell.rows if row.asked == asked})
                 episodes, workers = facts.get("episodes", 0), facts.get("workers", 0)
                 speed = tasks * episodes / seconds / workers if min(seconds, workers) > 0 else 0.0
-                rates.episodes_per_core += [speed] if SLOWEST < speed < 1 / SLOWEST else []
+                rates.scoring += [(cell.key.dataset, speed)] if SLOWEST < speed < 1 / SLOWEST else []
         return rates
 
     def measured(self, agent: str, dataset: str, seeds: int, rate: float) -> None:
@@ -106,18 +109,23 @@ class Rates:
         seconds = steps * step_s * (SLOWER if known.source == "measured" else 1.0)
         return seconds if known.source == "recorded" else seconds + START_S  # records include it
 
-    def generate_seconds(self, rows: int, cores: int) -> float:
-        return rows / (cores * self.guesses.get("rows_per_core", ROWS_PER_CORE))
+    def generate_seconds(self, dataset: str, rows: int, cores: int) -> float:
+        return rows / (cores * self.guesses.get("rows_per_core", ROWS_PER_CORE[embedded(dataset)]))
 
-    def score_seconds(self, episodes: int, cores: int) -> float:
-        """What a plan says of it goes before records, which may be of slower worlds."""
-        seen = sorted(self.episodes_per_core) or [EPISODES_PER_CORE]
-        return episodes / (cores * self.guesses.get("episodes_per_core", seen[len(seen) // 2]))
+    def score_seconds(self, dataset: str, episodes: int, cores: int) -> float:
+        return episodes / (cores * self.score_rate(dataset)[0])
 
-    @property
-    def score_source(self) -> str:
-        given = "episodes_per_core" in self.guesses
-        return "given in the plan" if given else "recorded" if self.episodes_per_core else "assumed"
+    def score_rate(self, dataset: str) -> tuple[float, str]:
+        """Episodes per second and core, and who says so: the plan before records of such worlds, the median of them."""
+        if given := self.guesses.get("episodes_per_core"):
+            return given, "given in the plan"
+        seen = sorted(speed for other, speed in self.scoring if embedded(other) == embedded(dataset))
+        return (seen[len(seen) // 2], "recorded") if seen else (EPISODES_PER_CORE[embedded(dataset)], "assumed")
+
+
+def embedded(dataset: str) -> bool:
+    """Whether its world needs no simulator, and is many times as fast."""
+    return dataset in DESK_DATASETS
 
 
 class Budget:

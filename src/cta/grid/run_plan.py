@@ -55,6 +55,7 @@ def dry_run(space: Workspace, rates: Rates, budget: Budget, cores: int) -> str:
     cells: list[str] = []
     units, unknown = list[Unit](), list[Unit]()
     speeds: dict[str, Speed] = {}
+    scoring_rates: dict[str, None] = {}
     trained = scored = 0.0
     begun = defaultdict[str, set[int]](set)
     for cell in space.plan.cells:
@@ -62,8 +63,11 @@ def dry_run(space: Workspace, rates: Rates, budget: Budget, cores: int) -> str:
         begun[cell.folder].update(seed for unit in mine for seed in unit.seeds)
         wanted = set(product(cell.seeds, cell.all_points)) - space.scored(cell)
         episodes = sum(cell.episodes_at(step) * len(cell.tasks) for _, step in wanted)
-        scored += rates.score_seconds(episodes, 1)
-        scoring = f"{_hours(rates.score_seconds(episodes, 1))} core-hours of scoring"
+        scored += (scoring_s := rates.score_seconds(cell.dataset_name, episodes, 1))
+        scoring = f"{_hours(scoring_s)} core-hours of scoring"
+        if episodes:
+            per_s, source = rates.score_rate(cell.dataset_name)
+            scoring_rates[f"rate of scoring: {per_s:.2f} episodes per second and core, {source}"] = None
         if not mine:
             cells += [f"  {cell.name}: {scoring}"] if episodes else []
             continue
@@ -85,8 +89,8 @@ def dry_run(space: Workspace, rates: Rates, budget: Budget, cores: int) -> str:
         cells[MOST_LINES:] = [f"  … and {len(cells) - MOST_LINES} more"]
     time = "no budget" if budget.seconds is None else f"budget {clock(budget.seconds)}"
     lines = [f"device {rates.device}, {cores} cores, {time}", *cells]
-    rows = {space.source_file(unit.cell): space.rows_to_generate(unit.cell) for unit in units}
-    data = rates.generate_seconds(sum(rows.values()), 1)
+    to_generate = {space.source_file(unit.cell): (unit.cell, space.rows_to_generate(unit.cell)) for unit in units}
+    data = sum(rates.generate_seconds(cell.dataset_name, rows, 1) for cell, rows in to_generate.values())
     seeds, count = sum(len(unit.seeds) for unit in units), len({unit.cell for unit in units})
     lines.append(f"{len(space.plan.cells)} cells; to train: {seeds} seeds in {len(units)} runs of {count} cells")
     slow = ", ".join(dict.fromkeys(unit.cell.agent for unit in unknown))
@@ -101,8 +105,7 @@ def dry_run(space: Workspace, rates: Rates, budget: Budget, cores: int) -> str:
     lines.append(f"{_hours(data + scored)} core-hours: {_hours(data)} to generate data, {_hours(scored)} to score")
     if not units and not any(space.left(cell) for cell in space.plan.cells):
         lines.append(NOTHING_LEFT.format(space.out.folder))
-    rate = f"{1 / rates.score_seconds(1, 1):.2f} episodes per second and core"
-    return "\n".join([*lines, *sorted(speeds), f"rate of scoring: {rate}, {rates.score_source}"])
+    return "\n".join([*lines, *sorted(speeds), *scoring_rates])
 
 
 def _hours(seconds: float) -> str:

@@ -137,7 +137,7 @@ class Runner:
         making = {self.space.source_file(run.job.unit.cell) for run in self.doing(DATA)}
         for unit in self._waiting(ready=False):
             rows = self.space.rows_to_generate(unit.cell)
-            seconds = self.rates.generate_seconds(rows, self.engine.cores(DATA, []))
+            seconds = self.rates.generate_seconds(unit.cell.dataset_name, rows, self.engine.cores(DATA, []))
             if self.space.source_file(unit.cell) not in making and self._fitting(unit, after=seconds):
                 return unit
         return None
