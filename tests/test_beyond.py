@@ -27,7 +27,7 @@ from test_fast import SPEC, check, losses_and_gradients, small
 from tiny_agents import batch_of, tiny, with_targets
 
 ROOT = Path(__file__).parents[1]
-NAMES = ("best-of", "composed", "distance", "far", "horizon", "regular", "transitive", "turned")
+NAMES = ("best-of", "composed", "distance", "far", "horizon", "regular", "stitched", "transitive", "turned")
 NAMES = tuple(f"beyond-{name}" for name in NAMES)
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -49,7 +49,7 @@ def beyond(monkeypatch):
 
 
 def test_these_are_all_of_them():
-    assert tuple(name for name in REGISTRY if name.startswith("beyond-")) == NAMES
+    assert tuple(sorted(name for name in REGISTRY if name.startswith("beyond-"))) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -225,6 +225,36 @@ def test_transitive_values_add_up(beyond):
     np.testing.assert_allclose(beside[0], 2.0 * detour, rtol=1e-4)
 
 
+def test_stitched_values_go_by_a_third_state(monkeypatch):
+    """On a line a row between is exact; of detours the shortest counts, as a lower bound."""
+    agent, networks = exact("beyond-stitched", stitched=2.0)
+    batch = {"observations": column(0, 0), "next_observations": column(1, 1), "value_goals": column(9, 9)}
+    batch |= {"rewards": column(-1, -1)[:, 0], "masks": column(1, 1)[:, 0]}
+
+    def loss(*ways):
+        monkeypatch.setattr(type(agent), "between", lambda *_: jnp.stack([column(*ways)] * 2))
+        return agent.value_loss(networks, networks, batch)[0]
+
+    np.testing.assert_allclose([loss(4, 12), loss(-3, 5)], 0, atol=1e-8)
+    v = lambda d: -(1 - 0.9**d) / 0.1  # noqa: E731
+    # 1 − κ, a mean over two rows, the sum over two members; the second way is shorter.
+    np.testing.assert_allclose(loss(-3, 11), 2.0 * 2 * 0.1 * (v(11 + 2) - v(9)) ** 2, rtol=1e-4)
+
+
+def test_stitched_ways_are_the_middles():
+    agent, gamma = tiny("beyond-stitched", discount=0.9, stitched_shortlist=2), 0.9
+    table = -(1 - gamma ** np.abs(np.arange(21)[:, None] - np.arange(21))) / (1 - gamma)
+    networks = {
+        "phi": lambda s: jnp.stack([jnp.asarray(table, jnp.float32)[s[:, 0].astype(int)]] * 2),
+        "psi": lambda s: agent.config.dual.dim**0.5 * jnp.stack([jnp.eye(21)[s[:, 0].astype(int)]] * 2),
+    }
+    batch = {"observations": column(0, 20, 3), "value_goals": column(7, 16, 3)}
+    batch |= {"low_actor_goals": column(9, 8, 12), "high_actor_goals": column(18, 2, 1)}
+    # A state's goal is that of the row before it: 0 → 3, 20 → 7, 3 → 16.
+    found = np.sort(agent.between(networks, batch)[..., 0], axis=1)
+    assert found.astype(int).tolist() == [[1, 2], [12, 16], [8, 9]]
+
+
 def test_turned_rows_go_back_and_cost_the_same():
     agent = tiny("beyond-turned", batch_size=400)
     rows = jax.tree.map(np.asarray, agent.draw(jax.random.key(0), TABLE))
@@ -344,7 +374,8 @@ def test_halfway_finds_the_middle_of_the_way(monkeypatch):
         assert (row < 0).tolist() == [False, False, True, False, True]  # near goals are left as they are
         found = np.where(row < 0, -1, states[row])
         assert found.tolist() == [2, found[1], -1, 18, -1] and found[1] in (1, 2)
-    assert agent.steps(jnp.asarray([[-5.0], [-1.0]])).tolist() == agent.steps(jnp.asarray([[-5.0], [-5.0]])).tolist()
+    one_wrong, both = (halfway.steps(jnp.asarray([[-5.0], [other]]), gamma) for other in (-1.0, -5.0))
+    assert one_wrong.tolist() == both.tolist()
 
 
 def test_a_shortlist_is_judged_by_the_value(monkeypatch):
@@ -397,7 +428,7 @@ def test_the_plan():
             assert {cell.agent for cell in mine if cell.ask == ask} == agents
             assert {len(cell.tasks) for cell in mine if cell.ask == ask} == {count}
         assert {cell.steps for cell in mine} == {steps}
-    assert len(plan.only(datasets=["lights-4x4-play-v0"]).cells) == 26
+    assert len(plan.only(datasets=["lights-4x4-play-v0"]).cells) == 28
     assert {name for name in plan.rates if name.startswith("beyond-")} == {*NAMES}
     small = read_plan(ROOT / "examples" / "beyond" / "small.toml")
     assert {cell.agent for cell in small.cells} == {"cta", *NAMES}
@@ -422,7 +453,7 @@ def test_the_page_says_what_the_files_say(beyond):
     records = ROOT / "docs" / "measurements" / "beyond-4x4-small"
     measured = {name for name in NAMES if [*records.glob(f"*.{name}.*.csv")]}
     assert measured == {"beyond-far", "beyond-turned"}  # and two ways to play CTA's weights
-    assert page.count("\n**Result:** not measured yet.") == 5 and page.count("\n**Result") == 9
+    assert page.count("\n**Result:** not measured yet.") == 6 and page.count("\n**Result") == 10
 
 
 def test_the_spectrum_of_a_board():

@@ -32,6 +32,12 @@ BLOCK = 20_000  # rows that are searched at once
 FARTHEST = 1e-2  # γ^d below this is not told apart: at γ = 0.95 that is 90 steps
 
 
+def steps(values: Float[Array, "members ..."], discount: float) -> Float[Array, "..."]:
+    """d, of values; the members' longest, lest the least of many be one that a member got wrong."""
+    kept = jnp.clip(1 + (1 - discount) * jnp.min(values, axis=0), FARTHEST, 1.0)
+    return jnp.log(kept) / jnp.log(discount)
+
+
 @dataclass(frozen=True)
 class Halfway(Agent):
     """Weights `trained` of an agent with a dual learner that acts towards states of a `pool`."""
@@ -68,17 +74,12 @@ class Halfway(Agent):
         encoded = {name: jnp.stack([networks[name](part) for part in parts]) for name in ("phi", "psi")}
         return {"rows": rows, **encoded}
 
-    def steps(self, values: Float[Array, "members ..."]) -> Float[Array, "..."]:
-        """d, of values; the members' longest, lest the least of many be one that a member got wrong."""
-        discount = self.learner.discount
-        kept = jnp.clip(1 + (1 - discount) * jnp.min(values, axis=0), FARTHEST, 1.0)
-        return jnp.log(kept) / jnp.log(discount)
-
     def apart(self, trained: Networks, states: Array, goals: Array) -> Float[Array, " rows"]:
         """d(s,g), by V if there is a shortlist."""
         if not self.shortlist:
-            return self.steps(self.learner.value(trained, states, goals))
-        return self.steps(trained["value"](self.one.goal_embedding(trained, states, goals), states)[..., 0])
+            return steps(self.learner.value(trained, states, goals), self.learner.discount)
+        z = self.one.goal_embedding(trained, states, goals)
+        return steps(trained["value"](z, states)[..., 0], self.learner.discount)
 
     def act(
         self, networks: Networks, observations: Array, goals: Array, key: Key, temperature: float, memory: Any = None
@@ -114,9 +115,8 @@ class Halfway(Agent):
         def better(best: Any, block: Any) -> tuple[Any, None]:
             first, phi, psi = block
             to, onward = jnp.einsum("msd,mnd->msn", here, psi), jnp.einsum("mnd,msd->msn", phi, ends)
-            cost, index = jax.lax.top_k(
-                -(self.steps(to / scale) ** 2) - self.steps(onward / scale) ** 2, min(count, size)
-            )
+            both = (steps(values / scale, self.learner.discount) ** 2 for values in (to, onward))
+            cost, index = jax.lax.top_k(-sum(both), min(count, size))
             costs, indices = (jnp.concatenate(two, axis=1) for two in zip(best, (cost, first + index), strict=True))
             cost, index = jax.lax.top_k(costs, count)
             return (cost, jnp.take_along_axis(indices, index, axis=1)), None
