@@ -51,6 +51,7 @@ class Trainer:
         self._resume = f"{run.resume_command} continues"
         self.step = self._log_size = 0
         self._rate, self._compiled, self._estimated = 0.0, False, False
+        self._timed = 0, 0.0  # steps and seconds of the blocks since the last row
 
     def train(self) -> None:
         """Until the last step is trained and scored, somebody asks to stop (Interrupted), or something breaks."""
@@ -236,6 +237,7 @@ class Trainer:
         seconds = time.perf_counter() - begin
         if self._compiled:
             self._rate = count / seconds
+            self._timed = self._timed[0] + count, self._timed[1] + seconds
             if seconds > 0.3 and not self._estimated:  # long enough to tell the speed of a run
                 self._estimate((self.config.steps - group.step) / self._rate)
         self._compiled = True
@@ -256,7 +258,9 @@ class Trainer:
             self.tell("seed-stopped", describe(seed, self.health.stopped[seed]), step=group.step, seed=seed, more=more)
 
     def _log(self, group: SeedGroup, count: int) -> None:
-        clocks = {"steps_per_s": round(self._rate, 2), "time_cpu_s": round(time.process_time(), 1)}
+        (steps, seconds), self._timed = self._timed, (0, 0.0)
+        rate = steps / seconds if steps else self._rate  # of all blocks: the last may be a few steps long
+        clocks = {"steps_per_s": round(rate, 2), "time_cpu_s": round(time.process_time(), 1)}
         clocks["memory_host_peak_mb"] = peak_host_bytes() // 2**20
         clocks["memory_device_peak_mb"] = (peak_device_bytes() or 0) // 2**20
         seen, rows = zip(self.config.seeds, group.read_metrics(count), group.validate(), strict=True), []
@@ -266,7 +270,7 @@ class Trainer:
             metrics = {f"training/{name}": value for name, value in training.items()}
             metrics |= {f"validation/{name}": value for name, value in validation.items()}
             rows.append({"seed": seed, "step": group.step, **metrics, **clocks})
-            self.curves(seed, group.step, metrics | {"training/steps_per_s": self._rate})
+            self.curves(seed, group.step, metrics | {"training/steps_per_s": rate})
         log = CsvLog(self.run.path / "train.csv")
         if log.size() < self._log_size:
             self.tell("changed", f"{log.path} was emptied or removed while the run wrote to it: earlier rows are lost")

@@ -147,7 +147,9 @@ class RayEngine:
 
     def room(self, kind: str, running: list[str]) -> int:
         has = self._ray.cluster_resources()
-        places = has.get("CPU", 0) if kind == TRAIN else max(1, has.get("CPU", 0) // self._cores)
+        places = max(1, has.get("CPU", 0) // self._cores)
+        if kind == TRAIN:  # what waits for processors to be scored goes before what is not begun
+            places = has.get("CPU", 0) - self._cores * sum(other != TRAIN for other in running)
         if kind == TRAIN and self._gpus:
             places = has.get("GPU", 0) / self._gpus
         return int(places) - running.count(kind)

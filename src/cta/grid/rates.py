@@ -25,7 +25,7 @@ from cta.scores.store import by_score, by_seed
 
 START_S = 60.0  # starting, reading data and compiling, where only the speed of the steps is known
 SLOWER = 1.05  # a speed measured early is that of training alone; scoring beside it will cost a little
-# Per second, measured on the manipulation worlds, and on the embedded ones.
+# Per second, measured on the manipulation worlds, and on the embedded ones, which need no simulator.
 ROWS_PER_CORE = {False: 230.0, True: 50_000.0}
 EPISODES_PER_CORE = {False: 0.21, True: 50.0}
 SILENCE_S = 20.0  # off a terminal, how often a line says how far jobs are
@@ -110,22 +110,15 @@ class Rates:
         return seconds if known.source == "recorded" else seconds + START_S  # records include it
 
     def generate_seconds(self, dataset: str, rows: int, cores: int) -> float:
-        return rows / (cores * self.guesses.get("rows_per_core", ROWS_PER_CORE[embedded(dataset)]))
-
-    def score_seconds(self, dataset: str, episodes: int, cores: int) -> float:
-        return episodes / (cores * self.score_rate(dataset)[0])
+        return rows / (cores * self.guesses.get("rows_per_core", ROWS_PER_CORE[dataset in DESK_DATASETS]))
 
     def score_rate(self, dataset: str) -> tuple[float, str]:
         """Episodes per second and core, and who says so: the plan before records of such worlds, the median of them."""
         if given := self.guesses.get("episodes_per_core"):
             return given, "given in the plan"
-        seen = sorted(speed for other, speed in self.scoring if embedded(other) == embedded(dataset))
-        return (seen[len(seen) // 2], "recorded") if seen else (EPISODES_PER_CORE[embedded(dataset)], "assumed")
-
-
-def embedded(dataset: str) -> bool:
-    """Whether its world needs no simulator, and is many times as fast."""
-    return dataset in DESK_DATASETS
+        embedded = dataset in DESK_DATASETS
+        seen = sorted(speed for other, speed in self.scoring if (other in DESK_DATASETS) == embedded)
+        return (seen[len(seen) // 2], "recorded") if seen else (EPISODES_PER_CORE[embedded], "assumed")
 
 
 class Budget:

@@ -55,7 +55,7 @@ def dry_run(space: Workspace, rates: Rates, budget: Budget, cores: int) -> str:
     cells: list[str] = []
     units, unknown = list[Unit](), list[Unit]()
     speeds: dict[str, Speed] = {}
-    scoring_rates: dict[str, None] = {}
+    scoring_rates: set[str] = set()
     trained = scored = 0.0
     begun = defaultdict[str, set[int]](set)
     for cell in space.plan.cells:
@@ -63,11 +63,11 @@ def dry_run(space: Workspace, rates: Rates, budget: Budget, cores: int) -> str:
         begun[cell.folder].update(seed for unit in mine for seed in unit.seeds)
         wanted = set(product(cell.seeds, cell.all_points)) - space.scored(cell)
         episodes = sum(cell.episodes_at(step) * len(cell.tasks) for _, step in wanted)
-        scored += (scoring_s := rates.score_seconds(cell.dataset_name, episodes, 1))
-        scoring = f"{_hours(scoring_s)} core-hours of scoring"
+        per_s, source = rates.score_rate(cell.dataset_name)
+        scored += episodes / per_s
+        scoring = f"{_hours(episodes / per_s)} core-hours of scoring"
         if episodes:
-            per_s, source = rates.score_rate(cell.dataset_name)
-            scoring_rates[f"rate of scoring: {per_s:.2f} episodes per second and core, {source}"] = None
+            scoring_rates.add(f"rate of scoring: {per_s:.2f} episodes per second and core, {source}")
         if not mine:
             cells += [f"  {cell.name}: {scoring}"] if episodes else []
             continue
@@ -105,7 +105,7 @@ def dry_run(space: Workspace, rates: Rates, budget: Budget, cores: int) -> str:
     lines.append(f"{_hours(data + scored)} core-hours: {_hours(data)} to generate data, {_hours(scored)} to score")
     if not units and not any(space.left(cell) for cell in space.plan.cells):
         lines.append(NOTHING_LEFT.format(space.out.folder))
-    return "\n".join([*lines, *sorted(speeds), *scoring_rates])
+    return "\n".join([*lines, *sorted(speeds), *sorted(scoring_rates)])
 
 
 def _hours(seconds: float) -> str:
