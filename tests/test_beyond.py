@@ -27,7 +27,7 @@ from test_fast import SPEC, check, losses_and_gradients, small
 from tiny_agents import batch_of, tiny, with_targets
 
 ROOT = Path(__file__).parents[1]
-NAMES = ("best-of", "composed", "distance", "far", "horizon", "regular", "stitched", "transitive", "turned")
+NAMES = ("best-of", "composed", "distance", "effect", "far", "horizon", "regular", "stitched", "transitive", "turned")
 NAMES = tuple(f"beyond-{name}" for name in NAMES)
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -67,9 +67,14 @@ def test_every_switch_changes_something_or_is_refused(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_their_losses_take_fused_networks(name):
+    assert _refusal(small(name), SPEC) is None
+
+
+@pytest.mark.parametrize("name", ["beyond-best-of", "beyond-stitched"])
 def test_fused_networks_have_the_same_losses_and_gradients(name, monkeypatch):
+    """Of a network of its own, and of rows that meet networks several times; test_fast_agents.py has the agents."""
     agent = small(name, **({"flow_hidden": (32,)} if name == "beyond-best-of" else {}))
-    assert _refusal(agent, SPEC) is None
     monkeypatch.setattr(kernels, "_tanh", jnp.tanh)
     with jax.default_matmul_precision("highest"):
         check(losses_and_gradients(agent, jnp.float32), 2e-4, 1e-5, 1e-4)
@@ -160,6 +165,19 @@ def test_distance_is_the_inner_product():
 
 TABLE = RowTable(jnp.arange(40), jnp.where(jnp.arange(41) < 20, 19, 39))
 """Two episodes of rows 0 … 20 and 20 … 40, near enough."""
+
+
+def test_effect_counts_what_the_arm_feels():
+    """A low policy that feels the sign of a subgoal alone: a proposal beside the mark costs nothing here."""
+    agent, networks = exact("beyond-effect", effect=2.0)
+    networks |= {"low": jax.tree_util.Partial(lambda z, s: jnp.sign(z)), "high": lambda z, s: z / 4}
+    batch = {"observations": column(0, 0), "high_actor_targets": column(2, -2), "high_actor_goals": column(8, 4)}
+    loss, logged = agent.high_loss(networks, batch)
+    plain = super(type(agent), agent).high_loss(networks, batch)[0]
+    v = lambda d: -(1 - 0.9**d) / 0.1  # noqa: E731
+    weights = np.minimum(np.exp(agent.config.high_alpha * np.array([v(6) - v(8), v(6) - v(4)])), agent.config.awr_clip)
+    np.testing.assert_allclose(logged["effect/apart"], (0 + 4) / 2)
+    np.testing.assert_allclose(loss - plain, 2.0 * np.mean(weights * [0, 4 / 2]), rtol=1e-5)
 
 
 def test_horizon_looks_n_steps_ahead_before_the_goal_and_the_end():
@@ -290,9 +308,9 @@ SMALL += ["--agent.eta.hidden", "8", "--agent.eta.dim", "4", "--agent.trunk.hidd
 SMALL += ["--agent.trunk.features", "4", "--agent.trunk.rank", "2", "--eval-interval", "0", "--log-interval", "10"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["beyond-best-of", "beyond-horizon", "beyond-transitive", "beyond-turned"])
 def test_trains_on_a_tiny_board(name, data):
-    """Twenty steps: every network that a term trains has moved, and nothing has exploded."""
+    """Twenty steps, of networks or rows of their own: all that a term trains has moved, and nothing has exploded."""
     _, train, _ = open_dataset(data)
     agent = tiny(name)
     group = SeedGroup(Learner(agent, spec_of(train), block=20), [0], to_device(train))
@@ -336,6 +354,9 @@ def test_weights_played_in_another_way(data, tmp_path, capsys):
     assert main([*asked, "--halfway", "50", "--near", "4", "--shortlist", "3"]) == 0
     found = {cell.key.settings.partition("halfway")[2] for cell in Scores(folder).cells()}
     assert found >= {"=50", "=50;near=4;shortlist=3"}
+    assert main([*asked, "--ways", "50", "--near", "4", "--shortlist", "3"]) == 0
+    assert any("ways=50;near=4;shortlist=3" in cell.key.settings for cell in Scores(folder).cells())
+    assert main([*asked, "--ways", "50", "--halfway", "50"]) == main([*asked, "--near", "4"]) == 1
     assert main([*asked, "discount=1"]) == 1
     assert "training reads it" in capsys.readouterr().err
 
@@ -408,6 +429,36 @@ def test_what_was_found_is_kept_for_some_steps(monkeypatch):
     assert towards == [8, 8, 10, 10]  # the middles of 0 and 16 and of 4 and 16, each for two steps
 
 
+def test_ways_are_made_of_short_hops(monkeypatch):
+    """On a line whose distances beyond three steps are all learned as four: no sum of them is right, hops are."""
+    from cta_beyond import ways
+
+    one, gamma = tiny("cta"), 0.9
+    one, scale = replace(one, config=replace(one.config, discount=gamma)), one.config.dual.dim**0.5
+    states = np.random.default_rng(0).permutation(21)
+    far = np.abs(np.arange(21)[:, None] - np.arange(21))
+    table = -(1 - gamma ** np.where(far > 3, 4, far)) / (1 - gamma)
+    networks = {
+        "phi": lambda s: jnp.stack([scale * jnp.asarray(table, jnp.float32)[s[:, 0].astype(int)]] * 2),
+        "psi": lambda s: jnp.stack([jnp.eye(21)[s[:, 0].astype(int)]] * 2),
+    }
+    monkeypatch.setattr(type(one), "act", lambda self, networks, s, goals, *rest: (goals, None))
+    agent = ways.Ways(one.config, one, near=3.5, hold=2, neighbours=7)
+    known = {"trained": networks, "pool": agent.pool(networks, states[:, None].astype(np.float32))}
+    h = np.asarray(agent.remaining(known, column(20)[0]))
+    hops = np.ceil((20 - states) / 3)
+    np.testing.assert_allclose(h[states != 20], (20 - states + 2 * hops)[states != 20], rtol=1e-4)
+    # From 1 six full hops and one short one, in any order, lead to 20; from 17 on the goal itself is near.
+    memory, towards = None, []
+    for at in (2, 2, 5, 16, 18, 18):
+        goal, memory = agent.act(known, column(at, 20), column(20, 11), jax.random.key(0), 0.0, memory)
+        towards.append(goal[:, 0].tolist())
+    assert towards == [[5, 17], [5, 17], [8, 17], [8, 17], [20, 17], [20, 17]]
+    lost = replace(agent, near=0.5)
+    pool = lost.pool(networks, states[:, None].astype(np.float32))
+    assert lost.first({"trained": networks, "pool": pool}, column(2), column(20), jnp.full((1, 21), jnp.inf)) == -1
+
+
 def test_halfway_wants_a_dual_learner():
     from cta_beyond.halfway import Halfway
 
@@ -428,7 +479,7 @@ def test_the_plan():
             assert {cell.agent for cell in mine if cell.ask == ask} == agents
             assert {len(cell.tasks) for cell in mine if cell.ask == ask} == {count}
         assert {cell.steps for cell in mine} == {steps}
-    assert len(plan.only(datasets=["lights-4x4-play-v0"]).cells) == 28
+    assert len(plan.only(datasets=["lights-4x4-play-v0"]).cells) == 30
     assert {name for name in plan.rates if name.startswith("beyond-")} == {*NAMES}
     small = read_plan(ROOT / "examples" / "beyond" / "small.toml")
     assert {cell.agent for cell in small.cells} == {"cta", *NAMES}
@@ -441,10 +492,10 @@ def plain(text):
 
 def test_the_page_says_what_the_files_say(beyond):
     """Idea, prediction and what refutes it, word for word, and whether there is a result."""
-    from cta_beyond import halfway, replay
+    from cta_beyond import halfway, replay, ways
 
     page = (ROOT / "docs" / "beyond.md").read_text()
-    for module in (*(getattr(beyond, name) for name in beyond.__all__), halfway, replay):
+    for module in (*(getattr(beyond, name) for name in beyond.__all__), halfway, replay, ways):
         doc = module.__doc__
         equations = re.findall(r"(?:^    .+\n)+", doc, re.M)
         assert equations and equations[-1] in page and len(equations[-1].splitlines()) == 2
@@ -453,7 +504,7 @@ def test_the_page_says_what_the_files_say(beyond):
     records = ROOT / "docs" / "measurements" / "beyond-4x4-small"
     measured = {name for name in NAMES if [*records.glob(f"*.{name}.*.csv")]}
     assert measured == {"beyond-far", "beyond-turned"}  # and two ways to play CTA's weights
-    assert page.count("\n**Result:** not measured yet.") == 6 and page.count("\n**Result") == 10
+    assert page.count("\n**Result:** not measured yet.") == 8 and page.count("\n**Result") == 12
 
 
 def test_the_spectrum_of_a_board():

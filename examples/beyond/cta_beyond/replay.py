@@ -3,6 +3,7 @@
     python -m cta_beyond.replay RUN --results beyond proposals=1      one proposal, by the weights of best of 32
     python -m cta_beyond.replay RUN --results beyond --together       the mean action of all other seeds' policies
     python -m cta_beyond.replay RUN --results beyond --halfway 20000  towards recorded states on the way (halfway.py)
+    python -m cta_beyond.replay RUN --results beyond --ways 20000     by short hops between them (ways.py)
 
 The second is the candidate `ensemble over seeds`:
 
@@ -37,6 +38,7 @@ from cta.experiment.weights import Candidate
 from cta.goals import Rows, RowTable
 from cta.scores.store import Scores
 from cta_beyond.halfway import NEAR, SHORTLIST, Halfway
+from cta_beyond.ways import Ways
 
 
 @dataclass(frozen=True)
@@ -93,16 +95,21 @@ def together(items: list[Candidate]) -> Iterator[Candidate]:
         )
 
 
-def halfway(items: list[Candidate], run: Run, count: int, near: float, shortlist: int) -> Iterator[Candidate]:
+SEARCHES: dict[str, type[Halfway]] = {"halfway": Halfway, "ways": Ways}
+
+
+def searched(
+    items: list[Candidate], run: Run, how: str, count: int, near: float, shortlist: int
+) -> Iterator[Candidate]:
     """The same weights, acting towards `count` rows of the training data."""
     _, data, _ = run.open_data()
     chosen = np.random.default_rng(0).choice(len(data.observations), min(count, len(data.observations)), replace=False)
     rows = run.units.see(np.asarray(data.observations[np.sort(chosen)]))
     for item in items:
-        agent = Halfway(item.agent.config, item.agent, near, shortlist=shortlist)
+        agent = SEARCHES[how](item.agent.config, item.agent, near, shortlist=shortlist)
         _ = agent.learner  # complains at once
         changes = [f"near={near:g}"] * (near != NEAR) + [f"shortlist={shortlist}"] * (shortlist != SHORTLIST)
-        words = ";".join(filter(None, [item.key.settings, f"halfway={len(rows)}", *changes]))
+        words = ";".join(filter(None, [item.key.settings, f"{how}={len(rows)}", *changes]))
 
         def load(item: Candidate = item, agent: Halfway = agent) -> Networks:
             trained = item.load()
@@ -117,6 +124,7 @@ def main(words: list[str] | None = None) -> int:
     said.add_argument("settings", nargs="*", metavar="NAME=VALUE", help="settings that only acting reads")
     said.add_argument("--together", action="store_true", help="the mean action of all other seeds")
     said.add_argument("--halfway", type=int, default=0, metavar="ROWS", help="so many recorded states to go by")
+    said.add_argument("--ways", type=int, default=0, metavar="ROWS", help="so many recorded states to hop between")
     said.add_argument("--near", type=float, default=NEAR, help="steps from which on a goal is divided")
     said.add_argument("--shortlist", type=int, default=SHORTLIST, help="rows among which V chooses (0: none)")
     said.add_argument("--results", type=Path, required=True, metavar="DIR")
@@ -130,12 +138,15 @@ def main(words: list[str] | None = None) -> int:
             settings = {name: int(value) for name, _, value in (word.partition("=") for word in asked.settings)}
             found = [changed(item, settings) for item in found]
         found = [*together(found)] if asked.together else found
-        if asked.halfway:
-            found = [*halfway(found, Run(asked.run), asked.halfway, asked.near, asked.shortlist)]
+        how = [name for name in SEARCHES if getattr(asked, name)]
+        if len(how) > 1:
+            raise CtaError("--halfway and --ways are two ways to search: give one")
+        if how:
+            count = getattr(asked, how[0])
+            found = [*searched(found, Run(asked.run), how[0], count, asked.near, asked.shortlist)]
         elif (asked.near, asked.shortlist) != (NEAR, SHORTLIST):
-            raise CtaError("--near and --shortlist are for --halfway")
-        how = How(episodes=asked.episodes, ask=asked.ask)
-        with closing(Players(how, lambda *_: None)) as players:
+            raise CtaError("--near and --shortlist are for --halfway and --ways")
+        with closing(Players(How(episodes=asked.episodes, ask=asked.ask), lambda *_: None)) as players:
             done = [score_into(Scores(asked.results), item, players) for item in found]
     except (CtaError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
