@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import sys
 import time
 from dataclasses import replace
 from itertools import pairwise
@@ -525,3 +526,30 @@ def test_who_does_not_end_when_asked_is_killed(tmp_path, monkeypatch):
         time.sleep(0.05)
     process.stop()
     assert process.wait(0.2) == -9
+
+
+SAYS = """#!/bin/sh
+exec {python} -P -c '
+import os, sys
+sys.argv[1:] = sys.argv[3:]
+from cta.cli import child
+child.cli.main = lambda: print(os.nice(0), *open("/proc/self/autogroup"), os.environ.get("PJRT_NPROC"))
+child.main()' "$@"
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel has no groups of sessions")
+def test_scoring_yields_to_training_although_it_has_a_session_of_its_own(tmp_path, monkeypatch):
+    saying = tmp_path / "saying"
+    saying.write_text(SAYS.format(python=sys.executable))
+    saying.chmod(0o700)
+    monkeypatch.setattr(module.processes, "PYTHON", [str(saying)])
+    monkeypatch.delenv("PJRT_NPROC", raising=False)
+    unit, before = SimpleNamespace(path=tmp_path), os.nice(0)
+    for kind, threads, nice, group in ((TRAIN, 1, before, "nice 0"), (SCORE, 1, before + 10, "nice 10")):
+        job = Job(kind, "x", ("doctor",), tmp_path / kind, unit)
+        process = module.processes.Process(job, path=module.processes.python_path(), threads=threads)
+        assert process.wait(60) == 0, process.last_words()
+        said = (tmp_path / kind).read_text().split()
+        assert (said[0], " ".join(said[-3:-1])) == (str(min(nice, 19)), group)
+        assert said[-1] == ("1" if kind == TRAIN else "None")

@@ -25,6 +25,9 @@ def main() -> None:
         os._exit(3)
     if words[0] == "--nice":
         os.nice(10)
+        # Where Linux groups processes by session, their niceness counts within the session only; the group has its own.
+        with contextlib.suppress(OSError):
+            Path("/proc/self/autogroup").write_text("10")
         words = words[1:]
     if words[0] == "--clock":
         keep_clock(Path(words[1]))

@@ -48,8 +48,9 @@ class Job:
 class Process:
     """A job under way on this machine, never longer than who started it. On the CPU it yields to training's loop."""
 
-    def __init__(self, job: Job, *, path: str, keep_open: Sequence[int] = ()):
+    def __init__(self, job: Job, *, path: str, keep_open: Sequence[int] = (), threads: int | None = None):
         training = job.kind == TRAIN
+        own = {"PJRT_NPROC": str(threads)} if threads else {}  # of XLA, which else takes every core of the machine
         first = ["--clock", str(job.unit.path)] if training else ["--nice"]
         self._log = job.log
         job.log.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +60,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
-                env=os.environ | {"PYTHONPATH": path} | ({} if training else CPU_ONLY),
+                env=os.environ | {"PYTHONPATH": path} | (own if training else CPU_ONLY),
                 pass_fds=keep_open,
                 # Ctrl-C is the runner's to handle: it stops each process in its own way.
                 start_new_session=True,
@@ -160,8 +161,9 @@ class RayEngine:
     def start(self, job: Job) -> "RayHandle":
         gpus = self._gpus if job.kind == TRAIN else 0
         # A job that trains on a GPU must not wait for scoring; one that trains on processors takes one of them.
-        task = self._task.options(num_gpus=gpus, num_cpus=0 if gpus else self.cores(job.kind, []), name=job.title)
-        return RayHandle(self._ray, task.remote(job, str(Path.cwd()), python_path()))
+        cores = 0 if gpus else self.cores(job.kind, [])
+        task = self._task.options(num_gpus=gpus, num_cpus=cores, name=job.title)
+        return RayHandle(self._ray, task.remote(job, str(Path.cwd()), python_path(), cores))
 
 
 class RayHandle:
@@ -193,7 +195,7 @@ class RayHandle:
         return self._end[1]
 
 
-def run_job(job: Job, folder: str, path: str) -> tuple[int, str]:
+def run_job(job: Job, folder: str, path: str, threads: int) -> tuple[int, str]:
     """A job in a process of its own on a machine of the cluster; (exit code, last line). Cancelled, it ends orderly."""
     if Path(folder).is_dir():
         os.chdir(folder)
@@ -201,7 +203,7 @@ def run_job(job: Job, folder: str, path: str) -> tuple[int, str]:
         # The run's last process, which may be the twin of this one, must have let go of it.
         with contextlib.suppress(FileNotFoundError), (job.unit.path / "lock").open("r+") as file:
             lock(file.fileno(), patience=60.0)
-    process = Process(job, path=path)
+    process = Process(job, path=path, threads=threads)
     try:
         while (code := process.poll()) is None:
             time.sleep(0.2)
