@@ -19,7 +19,7 @@ from cta.grid import runner as module
 from cta.grid.cells import Cell, Unit
 from cta.grid.how import How
 from cta.grid.plan import Plan
-from cta.grid.processes import PACK, SCORE, TRAIN, Job, LocalEngine, train_words
+from cta.grid.processes import DATA, PACK, SCORE, TRAIN, Job, LocalEngine, RayEngine, train_words
 from cta.grid.rates import Budget, Rates, Speed
 from cta.grid.run_plan import _summary
 from cta.grid.runner import Runner, Running
@@ -526,6 +526,25 @@ def test_who_does_not_end_when_asked_is_killed(tmp_path, monkeypatch):
         time.sleep(0.05)
     process.stop()
     assert process.wait(0.2) == -9
+
+
+@pytest.mark.parametrize(
+    ("gpus", "running", "room", "cores"),
+    [
+        (0.0, [], (2, 2, 1), (1, 1, 2)),
+        (0.0, [TRAIN], (1, 2, 1), (1, 1, 2)),  # scoring fits beside it
+        (0.0, [TRAIN, SCORE], (0, 1, 1), (1, 1, 2)),
+        (0.0, [SCORE, SCORE], (0, 0, 1), (1, 1, 2)),  # what waits to be scored goes before what is not begun
+        (1.0, [SCORE], (3, 0, 1), (1, 2, 2)),  # training needs none of the processors
+    ],
+)
+def test_what_a_cluster_of_two_processors_has_room_for(gpus, running, room, cores):
+    engine = object.__new__(RayEngine)
+    engine._ray = SimpleNamespace(cluster_resources=lambda: {"CPU": 2.0, "GPU": 3.0})
+    engine._gpus, engine._cores, engine._scoring = gpus, 2, 2 if gpus else 1
+    kinds = TRAIN, SCORE, DATA
+    assert tuple(engine.room(kind, running) for kind in kinds) == room
+    assert tuple(engine.cores(kind, running) for kind in kinds) == cores
 
 
 SAYS = """#!/bin/sh

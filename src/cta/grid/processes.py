@@ -144,19 +144,21 @@ class RayEngine:
             raise CtaError("the Ray cluster has no GPU: give --gpus-per-unit 0 to train on processors")
         smallest = min((node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]), default=1)
         self._cores = cores or int(max(1, min(MOST_CORES, smallest)))
+        # Scoring that wants more processors than a training leaves would wait until all trainings of a machine end.
+        self._scoring = self._cores if self._gpus or cores else 1
         self._task = ray.remote(max_retries=0)(run_job)
 
     def room(self, kind: str, running: list[str]) -> int:
         has = self._ray.cluster_resources()
-        places = max(1, has.get("CPU", 0) // self._cores)
+        places = max(1, has.get("CPU", 0) // self.cores(kind, []))
         if kind == TRAIN:  # what waits for processors to be scored goes before what is not begun
-            places = has.get("CPU", 0) - self._cores * sum(other != TRAIN for other in running)
+            places = has.get("CPU", 0) - sum(self.cores(other, []) for other in running if other != TRAIN)
         if kind == TRAIN and self._gpus:
             places = has.get("GPU", 0) / self._gpus
         return int(places) - running.count(kind)
 
     def cores(self, kind: str, running: list[str]) -> int:
-        return self._cores if kind in (DATA, SCORE) else 1
+        return {DATA: self._cores, SCORE: self._scoring}.get(kind, 1)
 
     def start(self, job: Job) -> "RayHandle":
         gpus = self._gpus if job.kind == TRAIN else 0
