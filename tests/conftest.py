@@ -10,11 +10,14 @@ os.environ["OGBENCH_DATA_DIR"] = tempfile.mkdtemp(prefix="cta-test-data-")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Compiling is most of the suite's time; tests, workers and command lines share what they compile.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"cta-test-xla-{os.getuid()}"))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 import jaxtyping
 import pytest
 
+from quick_compilation import QUICKLY
+
+os.environ |= QUICKLY
 jaxtyping.install_import_hook(["cta.nn", "cta.losses", "cta.goals"], "beartype.beartype")
 
 try:
@@ -60,14 +63,22 @@ def pytest_terminal_summary(terminalreporter):
             terminalreporter.write_line(f"{len(skipped)} tests skipped: {reason}")
 
 
+@pytest.fixture
+def optimised():
+    """Where computing takes longer than compiling."""
+    import jax
+
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", bool(QUICKLY))
+
+
 @pytest.fixture(scope="module")
-def quick_compilation():
-    """Where compiling is most of the time: no optimiser, and a random generator that is a short program."""
+def short_random():
+    """A random generator that is a short program; threefry is a long one, and inlined at every draw."""
     import jax
 
     before = jax.config.jax_default_prng_impl
-    jax.config.update("jax_disable_most_optimizations", True)
-    jax.config.update("jax_default_prng_impl", "unsafe_rbg")  # threefry is a long one, and inlined at every draw
+    jax.config.update("jax_default_prng_impl", "unsafe_rbg")
     yield
-    jax.config.update("jax_disable_most_optimizations", False)
     jax.config.update("jax_default_prng_impl", before)

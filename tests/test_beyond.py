@@ -29,7 +29,7 @@ from tiny_agents import batch_of, tiny, with_targets
 ROOT = Path(__file__).parents[1]
 NAMES = ("best-of", "composed", "distance", "effect", "far", "horizon", "regular", "stitched", "transitive", "turned")
 NAMES = tuple(f"beyond-{name}" for name in NAMES)
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("short_random")
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +61,7 @@ def test_the_contract(name):
     contract.test_the_ends_of_the_ranges_are_allowed(name)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["beyond-best-of", "beyond-effect"])  # without a high policy; with a loss for it
 def test_every_switch_changes_something_or_is_refused(name):
     contract.test_every_switch_changes_something_or_is_refused(name, None)
 
@@ -71,10 +71,9 @@ def test_their_losses_take_fused_networks(name):
     assert _refusal(small(name), SPEC) is None
 
 
-@pytest.mark.parametrize("name", ["beyond-best-of", "beyond-stitched"])
-def test_fused_networks_have_the_same_losses_and_gradients(name, monkeypatch):
-    """Of a network of its own, and of rows that meet networks several times; test_fast_agents.py has the agents."""
-    agent = small(name, **({"flow_hidden": (32,)} if name == "beyond-best-of" else {}))
+def test_fused_networks_have_the_same_losses_and_gradients(monkeypatch):
+    """Of a network that no agent of the paper has; test_fast_agents.py has the agents."""
+    agent = small("beyond-best-of", flow_hidden=(32,))
     monkeypatch.setattr(kernels, "_tanh", jnp.tanh)
     with jax.default_matmul_precision("highest"):
         check(losses_and_gradients(agent, jnp.float32), 2e-4, 1e-5, 1e-4)
@@ -308,9 +307,9 @@ SMALL += ["--agent.eta.hidden", "8", "--agent.eta.dim", "4", "--agent.trunk.hidd
 SMALL += ["--agent.trunk.features", "4", "--agent.trunk.rank", "2", "--eval-interval", "0", "--log-interval", "10"]
 
 
-@pytest.mark.parametrize("name", ["beyond-best-of", "beyond-horizon", "beyond-transitive", "beyond-turned"])
+@pytest.mark.parametrize("name", ["beyond-horizon", "beyond-transitive"])
 def test_trains_on_a_tiny_board(name, data):
-    """Twenty steps, of networks or rows of their own: all that a term trains has moved, and nothing has exploded."""
+    """Twenty steps on rows of their own: all that a term trains has moved, and nothing has exploded."""
     _, train, _ = open_dataset(data)
     agent = tiny(name)
     group = SeedGroup(Learner(agent, spec_of(train), block=20), [0], to_device(train))
@@ -350,10 +349,8 @@ def test_weights_played_in_another_way(data, tmp_path, capsys):
     cells = {cell.key.settings.rpartition(";")[2]: cell for cell in Scores(folder).cells()}
     assert set(cells) == {"proposals=1", "together=2"}
     assert {row.task for row in cells["together=2"].rows} == {"presses1", "presses2", "presses3"}
-    assert main([*asked, "--halfway", "50"]) == 0
-    assert main([*asked, "--halfway", "50", "--near", "4", "--shortlist", "3"]) == 0
-    found = {cell.key.settings.partition("halfway")[2] for cell in Scores(folder).cells()}
-    assert found >= {"=50", "=50;near=4;shortlist=3"}
+    assert main([*asked, "--halfway", "50", "--shortlist", "3"]) == 0
+    assert any(cell.key.settings.endswith("halfway=50;shortlist=3") for cell in Scores(folder).cells())
     assert main([*asked, "--ways", "50", "--near", "4", "--shortlist", "3"]) == 0
     assert any("ways=50;near=4;shortlist=3" in cell.key.settings for cell in Scores(folder).cells())
     assert main([*asked, "--ways", "50", "--halfway", "50"]) == main([*asked, "--near", "4"]) == 1

@@ -17,7 +17,7 @@ from cta.training.fast import FastLearner, ImageLearner, make_learner, product_p
 from cta.training.learner import Learner, seed_keys
 from test_fast import SPEC, check, check_steps, losses_and_gradients, small
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("short_random")
 AGENTS = sorted(REGISTRY)
 MERGED = ("cta", "hiql-analogy", "hiql-dual")
 
@@ -52,8 +52,8 @@ def test_fused_layers_are_the_plain_ones(name, changes):
 
 
 @pytest.mark.usefixtures("exact")
-@pytest.mark.parametrize("name", ["crl-dual", "gciql", "hiql"])
-def test_steps_of_fused_layers_move_the_same_state(name):
+@pytest.mark.parametrize("name", ["cta", "crl-dual", "gciql", "hiql"])  # merged, and as fused layers
+def test_steps_move_the_same_state_as_plain_steps(name):
     check_steps(small(name))
 
 

@@ -18,7 +18,7 @@ def test_linear_starts_in_its_range_with_zero_bias():
     assert 0.95 * limit < np.abs(layer.kernel).max() <= limit
     assert not np.any(layer.bias)
     small = Linear(KEY, 30, 20, scale=0.01)
-    np.testing.assert_allclose(small.kernel, layer.kernel / 10, rtol=1e-5)
+    np.testing.assert_allclose(small.kernel, layer.kernel / 10, rtol=1e-5, atol=1e-8)
 
 
 def test_layer_norm_by_hand():
