@@ -23,6 +23,9 @@ def test_scores_are_the_mean_of_the_last_three(tmp_path, capsys):
 def test_no_run_gets_a_line(tmp_path, capsys):
     assert run(["scores", str(tmp_path)]) == 1
     assert "no eval.csv" in capsys.readouterr().err
+    (tmp_path / "eval.csv").write_text(EVALS.partition("\n")[0] + "\n")
+    assert run(["scores", str(tmp_path)]) == 1
+    assert "no evaluation yet; those of a plan are in its --out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

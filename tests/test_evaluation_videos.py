@@ -15,10 +15,7 @@ from cta.evaluation import Evaluator, record_videos
 from cta.evaluation.rollout import film, open_scene, plan_episodes, write_video
 from test_evaluation import pull_the_tray
 
-needs_gl = [
-    pytest.mark.gl,
-    pytest.mark.skipif(find_backend() is None, reason="no OpenGL library (make system)"),
-]
+needs_gl = [pytest.mark.gl, pytest.mark.skipif(find_backend() is None, reason="no OpenGL library (make system)")]
 
 
 def read_video(path: Path) -> tuple[str, list[np.ndarray]]:

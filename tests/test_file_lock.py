@@ -85,10 +85,7 @@ def test_without_locks_nobody_waits_but_other_faults_are_told(tmp_path, monkeypa
 def test_a_work_folder_is_waited_for_and_then_given_up(tmp_path, capsys):
     with work_lock(tmp_path) as lock:
         assert (tmp_path / "lock").samefile(f"/proc/self/fd/{lock}")
-        with (
-            pytest.raises(CtaError, match="another plan is carried out in"),
-            work_lock(tmp_path, patience=0.1),
-        ):
+        with pytest.raises(CtaError, match="another plan is carried out in"), work_lock(tmp_path, patience=0.1):
             pass
     assert capsys.readouterr().err == f"waiting for another process in {tmp_path} to end\n"
     with work_lock(tmp_path, patience=0.0):

@@ -27,18 +27,7 @@ from cta.export import export_policy, load
 from cta.io.json_files import write_json
 from cta.scores.schema import Score
 from cta.scores.store import Scores
-from fuzz_tools import (
-    ODD,
-    command,
-    count,
-    damage_text,
-    damaged,
-    damaged_json,
-    fuzz,
-    kind_of,
-    make_run,
-    no_hang,
-)
+from fuzz_tools import ODD, command, count, damage_text, damaged, damaged_json, fuzz, kind_of, make_run, no_hang
 from test_scores_store import HELD, KEY, pairs, record, rows, write_old
 
 PLAN = {

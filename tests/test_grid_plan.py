@@ -60,10 +60,7 @@ def test_the_other_plans_are_the_issues_cells():
         ("[[cells]]\ndataset = 'desc-play-v0'\nagents = ['cta']", "did you mean desk-play-v0"),
         ("[[cells]]\ndataset = 'desk-play-v0'\nagents = ['ctb']", "no agent 'ctb'"),
         ("[[cells]]\ndataset = 'desk-play-v0'\nagents = ['cta', 'cta']", "is there twice"),
-        (
-            "seeds = [-1]\n[[cells]]\ndataset = 'desk-play-v0'\nagents = ['cta']",
-            "seeds must be a list",
-        ),
+        ("seeds = [-1]\n[[cells]]\ndataset = 'desk-play-v0'\nagents = ['cta']", "seeds must be a list"),
         ("steps = 50\n[[cells]]\ndataset = 'desk-play-v0'\nagents = ['cta']", "must end at the last of 50 steps"),
         ("steps = [", "not valid TOML"),
         ("seeds = true\n[[cells]]\ndataset = 'desk-play-v0'\nagents = ['cta']", "seeds: True is not a list"),

@@ -80,9 +80,7 @@ def test_windows_stop_at_their_episode_and_empty_segments_vanish():
 
 @settings(deadline=None, max_examples=60)
 @given(
-    st.lists(st.integers(2, 30), min_size=1, max_size=5),
-    st.lists(st.floats(0, 0.999), max_size=6),
-    st.integers(1, 12),
+    st.lists(st.integers(2, 30), min_size=1, max_size=5), st.lists(st.floats(0, 0.999), max_size=6), st.integers(1, 12)
 )
 def test_every_transition_is_kept_or_removed_exactly_once(lengths, places, window):
     data = episodes(*lengths)

@@ -110,8 +110,7 @@ def test_a_pair_is_asked_fifty_times(name):
 
 
 @pytest.mark.parametrize(
-    "asks",
-    [make_trials, PairEvaluator, How, study_plan, COMMANDS["evaluate"], COMMANDS["study"], evaluate.Command],
+    "asks", [make_trials, PairEvaluator, How, study_plan, COMMANDS["evaluate"], COMMANDS["study"], evaluate.Command]
 )
 def test_everything_that_asks_does_so_fifty_times(asks):
     assert inspect.signature(asks).parameters["episodes"].default == 50

@@ -144,11 +144,7 @@ def test_drawer_tasks_under_two_windows_lie_in_two_blocks_and_share_a_field() ->
 
 @pytest.mark.parametrize(
     "table, entry, clause",
-    [
-        (0, (0, 2), "en_S(x,s) = en_S(x,g)"),
-        (1, (0, 1), "en_G(x,s) = en_S(s,g)"),
-        (1, (0, 2), "en_G(x,g) = en_G(s,g)"),
-    ],
+    [(0, (0, 2), "en_S(x,s) = en_S(x,g)"), (1, (0, 1), "en_G(x,s) = en_S(s,g)"), (1, (0, 2), "en_G(x,g) = en_G(s,g)")],
 )
 def test_each_clause_of_P3_is_checked(table: int, entry: tuple[int, int], clause: str) -> None:
     """One changed reading in the restricted example gives one failure, of its own clause."""

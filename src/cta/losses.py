@@ -55,10 +55,7 @@ def gaussian_log_prob(
 
 
 def awr_loss(
-    adv: Float[Array, " batch"],
-    log_prob: Float[Array, " batch"],
-    temperature: float,
-    clip: float = 100.0,
+    adv: Float[Array, " batch"], log_prob: Float[Array, " batch"], temperature: float, clip: float = 100.0
 ) -> Float[Array, ""]:
     """`L = −E[W(adv; β)·log π]`; the weight never carries a gradient."""
     return -jnp.mean(jax.lax.stop_gradient(awr_weight(adv, temperature, clip)) * log_prob)

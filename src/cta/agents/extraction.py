@@ -11,11 +11,7 @@ def awr(name: str, adv: Array, mean: Array, label: Array, *, alpha: float, std: 
     """`−E[W(adv; α) log π(label)]`; adv (batch,), mean and label (batch, dim)."""
     log_prob = gaussian_log_prob(mean, label, std)
     loss = awr_loss(adv, log_prob, alpha, clip)
-    return loss, {
-        f"{name}/actor_loss": loss,
-        f"{name}/adv": jnp.mean(adv),
-        f"{name}/bc_log_prob": jnp.mean(log_prob),
-    }
+    return loss, {f"{name}/actor_loss": loss, f"{name}/adv": jnp.mean(adv), f"{name}/bc_log_prob": jnp.mean(log_prob)}
 
 
 def ddpgbc(name: str, q: Array, mean: Array, actions: Array, *, alpha: float, std: float) -> Term:

@@ -94,13 +94,7 @@ def policy(
 
 
 def value(
-    key: PRNGKeyArray,
-    spec: Spec,
-    condition: Part,
-    *,
-    config: ConditionedConfig,
-    members: int,
-    actions: bool = False,
+    key: PRNGKeyArray, spec: Spec, condition: Part, *, config: ConditionedConfig, members: int, actions: bool = False
 ) -> Any:
     """V(condition, state), or Q(condition, state, action) with `actions`: an ensemble with one output."""
     parts = (condition, OBSERVATION, *([spec.action_dim] if actions else []))

@@ -63,7 +63,7 @@ def _line(run: Path) -> tuple[str, ...]:
         raise CtaError(f"{run}: no eval.csv here; is it a run directory?")
     rows = read_scores(run / "eval.csv", growing=True)
     if not rows:
-        raise CtaError(f"{run}: no evaluation yet")
+        raise CtaError(f"{run}: no evaluation yet; those of a plan are in its --out (cta table --results OUT)")
     last = max(row.step for row in rows)
     begun = read_json(run / "config.json").get("seeds") if (run / "config.json").is_file() else None
     seeds = [seed for seed in begun if isinstance(seed, int)] if isinstance(begun, list) else []

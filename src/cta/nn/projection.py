@@ -19,14 +19,7 @@ class Projection(eqx.Module):
     normalise: bool = eqx.field(static=True)
 
     def __init__(
-        self,
-        key: PRNGKeyArray,
-        inputs: int,
-        outputs: int,
-        *,
-        hidden: Sequence[int],
-        layer_norm: bool,
-        normalise: bool,
+        self, key: PRNGKeyArray, inputs: int, outputs: int, *, hidden: Sequence[int], layer_norm: bool, normalise: bool
     ):
         self.mlp = Mlp(key, inputs, [*hidden, outputs], layer_norm=layer_norm)
         self.normalise = normalise
