@@ -15,9 +15,6 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 import jaxtyping
 import pytest
 
-from quick_compilation import QUICKLY
-
-os.environ |= QUICKLY
 jaxtyping.install_import_hook(["cta.nn", "cta.losses", "cta.goals"], "beartype.beartype")
 
 try:
@@ -63,22 +60,14 @@ def pytest_terminal_summary(terminalreporter):
             terminalreporter.write_line(f"{len(skipped)} tests skipped: {reason}")
 
 
-@pytest.fixture
-def optimised():
-    """Where computing takes longer than compiling."""
-    import jax
-
-    jax.config.update("jax_disable_most_optimizations", False)
-    yield
-    jax.config.update("jax_disable_most_optimizations", bool(QUICKLY))
-
-
 @pytest.fixture(scope="module")
-def short_random():
-    """A random generator that is a short program; threefry is a long one, and inlined at every draw."""
+def quick_compilation():
+    """Where compiling is most of the time: no optimiser, and a random generator that is a short program."""
     import jax
 
     before = jax.config.jax_default_prng_impl
-    jax.config.update("jax_default_prng_impl", "unsafe_rbg")
+    jax.config.update("jax_disable_most_optimizations", True)
+    jax.config.update("jax_default_prng_impl", "unsafe_rbg")  # threefry is a long one, and inlined at every draw
     yield
+    jax.config.update("jax_disable_most_optimizations", False)
     jax.config.update("jax_default_prng_impl", before)

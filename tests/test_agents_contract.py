@@ -65,7 +65,7 @@ VARIANTS = {
 """Switches that change the routing or the networks."""
 
 
-pytestmark = pytest.mark.usefixtures("short_random")
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 @cache

@@ -69,7 +69,7 @@ def shared():
     return tiny("gcivl-dual", share_encoders=True)
 
 
-@pytest.mark.usefixtures("short_random")
+@pytest.mark.usefixtures("quick_compilation")
 def test_shared_encoders_are_two_and_every_term_trains_what_it_says():
     """GCIVL∨ with one encoder of states and one of goals: all losses train them, as far as they see them."""
     agent = shared()
@@ -93,7 +93,7 @@ def test_shared_encoders_are_two_and_every_term_trains_what_it_says():
     assert moved["dual"] >= {"state_encoder", "goal_encoder"} and "state_encoder" in moved["value"] & moved["actor"]
 
 
-@pytest.mark.usefixtures("short_random")
+@pytest.mark.usefixtures("quick_compilation")
 def test_shared_encoders_see_the_same_features_when_acting_and_when_learning():
     agent = shared()
     networks, _ = with_targets(agent, PIXELS)

@@ -18,14 +18,13 @@ from cta.errors import CtaError
 from cta.experiment import Run, inputs
 from cta.experiment.candidates import choose_steps, chosen_networks
 from cta.scores.schema import COLUMNS
-from quick_compilation import as_people_do
 
 TINY = ["--agent.batch-size", "16", "--log-interval", "5", "--eval-episodes", "2", "--eval-interval", "10"]
 
 
 def cta(*words, timeout=300, check=0):
     command = [sys.executable, "-m", "cta", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=as_people_do())
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
     assert done.returncode == check, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done
@@ -80,8 +79,7 @@ def test_a_seed_alone_gives_the_same_files(trained, tmp_path):
 def test_an_interrupted_run_resumes_to_the_same_files(trained, tmp_path):
     folder = tmp_path / "cut"
     words = ["train", "--dataset", "desk-play-v0", "--seeds", "0,3", "--steps", "20", *TINY, "--run-dir", str(folder)]
-    command = [sys.executable, "-m", "cta", *words]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=as_people_do())
+    process = subprocess.Popen([sys.executable, "-m", "cta", *words], stderr=subprocess.PIPE, text=True)
     record = folder / "provenance.json"
     deadline = time.monotonic() + 200
     # The data is read and the program not yet compiled: the run must stop after its first block, at step 5.

@@ -65,7 +65,6 @@ def test_everything_that_counts_is_in_the_picture(name):
     assert tops[0] < tops[1]
 
 
-@pytest.mark.usefixtures("optimised")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_core_draws_five_thousand_frames_a_second(name):
     world, count = WORLDS[name], 8192

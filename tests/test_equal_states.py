@@ -11,7 +11,7 @@ from test_agents_contract import DATA_SPEC, TRAIN
 from tiny_agents import tiny
 
 STATES = 4
-pytestmark = pytest.mark.usefixtures("short_random")  # and the contract's shapes: programs are compiled once
+pytestmark = pytest.mark.usefixtures("quick_compilation")  # and the contract's shapes: programs are compiled once
 
 
 def data():

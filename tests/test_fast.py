@@ -20,7 +20,7 @@ from cta.training.fast import FastLearner, make_learner, product_precision
 from cta.training.learner import DeviceData, Learner, seed_keys
 from cta.training.seeds import CHUNK, SeedGroup
 
-pytestmark = pytest.mark.usefixtures("short_random")
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 SPEC = Spec.of((21,), 5)
 BATCH = 32
 NARROW = {

@@ -17,7 +17,7 @@ from cta.training.fast import FastLearner, ImageLearner, make_learner, product_p
 from cta.training.learner import Learner, seed_keys
 from test_fast import SPEC, check, check_steps, losses_and_gradients, small
 
-pytestmark = pytest.mark.usefixtures("short_random")
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 AGENTS = sorted(REGISTRY)
 MERGED = ("cta", "hiql-analogy", "hiql-dual")
 

@@ -1,5 +1,6 @@
 """The agents of the paper's pixel table and GCIVL on images: they train, act, and come back from disk."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -11,9 +12,15 @@ from cta.evaluation import Evaluator
 DRAWN, RENDERED = "visual-desk-play-v0", "visual-cube-single-play-v0"
 CASES = [(DRAWN, agent) for agent in ("gcivl", "hiql", "hiql-dual", "hiql-analogy", "cta")]
 CASES += [pytest.param(RENDERED, "gcivl-dual", marks=pytest.mark.gl)]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*Box (low|high)'s precision lowered")]
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_random")]
-pytestmark += [pytest.mark.filterwarnings("ignore:.*Box (low|high)'s precision lowered")]
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation():
+    """Two steps on two rows: optimising the many encoders would take far longer than running them."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.mark.parametrize(("name", "agent"), CASES)

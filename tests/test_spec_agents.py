@@ -22,7 +22,7 @@ DISCOUNT = 0.9
 """Of the tiny agents."""
 
 
-pytestmark = pytest.mark.usefixtures("short_random")
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 def seen(name, **changes):

@@ -30,7 +30,7 @@ SIZES = {  # CTA, HIQL∨ and HIQL∨+α∨
 PARTS = {"eta": 140_832, "critic": 1_233_922, "value": 701_954, "low": 351_493, "high": 354_976}
 
 
-pytestmark = pytest.mark.usefixtures("short_random")
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 def shapes(name, spec):
