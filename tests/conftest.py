@@ -66,7 +66,8 @@ def quick_compilation():
     import jax
 
     before = jax.config.jax_default_prng_impl
-    jax.config.update("jax_disable_most_optimizations", True)
+    # On a GPU kernels are tested as they are compiled for people.
+    jax.config.update("jax_disable_most_optimizations", jax.default_backend() == "cpu")
     jax.config.update("jax_default_prng_impl", "unsafe_rbg")  # threefry is a long one, and inlined at every draw
     yield
     jax.config.update("jax_disable_most_optimizations", False)

@@ -61,7 +61,7 @@ def test_the_contract(name):
     contract.test_the_ends_of_the_ranges_are_allowed(name)
 
 
-@pytest.mark.parametrize("name", ["beyond-best-of", "beyond-effect"])  # without a high policy; with a loss for it
+@pytest.mark.parametrize("name", NAMES)
 def test_every_switch_changes_something_or_is_refused(name):
     contract.test_every_switch_changes_something_or_is_refused(name, None)
 
