@@ -567,24 +567,53 @@ def test_scene_labels_from_positions_and_from_observations():
     np.testing.assert_allclose(drawn[0].numbers[8, 7:], [1, 1, 1, 0], atol=1e-6)
 
 
-def test_the_table_of_the_guide_is_the_record():
-    record = json.loads((DOCS / "measurements" / "desk-analogies" / "purity.json").read_text())
-    assert record["dataset"] == "desk-play-v0" and record["pairs"] == 20_000
+def purity_record(path, dataset):
+    record = json.loads((DOCS / "measurements" / path).read_text())
+    assert record["dataset"] == dataset and record["pairs"] == 20_000
     assert {"command", "commit", "versions", "hardware", "data", "run"} <= set(record["provenance"])
+    return record
+
+
+@pytest.mark.parametrize(
+    ("mark", "path", "dataset"),
+    [
+        ("purity", "desk-analogies/purity.json", "desk-play-v0"),
+        ("purity puzzle", "puzzle-4x4-analogies/cta.purity.json", "puzzle-4x4-play-v0"),
+    ],
+)
+def test_the_tables_of_the_guide_are_the_records(mark, path, dataset):
     wanted = ("purity", "same_task_other_context", "purity_across_contexts", "purity_shuffled_labels")
 
     def cell(row, name):
         return f"{row[name + '_%']}" + (f" ± {row[name + '_sd']}" if name + "_sd" in row else "")
 
     rows = [["", "network", "purity", "same task, other context", "across contexts", "shuffled labels"]]
-    for row in record["purity"]:
+    for row in purity_record(path, dataset)["purity"]:
         network = row["network"].replace("none", "–")
         rows.append([row["representation"], network, *(cell(row, name) for name in wanted)])
     guide = (DOCS / "analogies.md").read_text()
-    (body,) = re.findall("<!-- purity -->\n(.*?)\n<!-- /purity -->", guide, re.DOTALL)
+    (body,) = re.findall(f"<!-- {mark} -->\n(.*?)\n<!-- /{mark} -->", guide, re.DOTALL)
     assert body == markdown(rows).replace("|  |", "| |")
+
+
+def test_the_parts_and_locks_of_the_desk_in_the_guide():
+    record, guide = purity_record("desk-analogies/purity.json", "desk-play-v0"), (DOCS / "analogies.md").read_text()
     by_task = {row["task"]: row["purity_across_contexts_%"] for row in record["purity_by_task"]}
     locks = [value for task, value in by_task.items() if "lock" in task]
     parts = [value for task, value in by_task.items() if "lock" not in task]
     assert f"parts ({min(parts)} to {max(parts)} % across contexts)" in guide
     assert f"locks ({min(locks)} to {max(locks)} %)" in guide
+
+
+def test_two_agents_read_the_same_analogies_of_the_puzzle():
+    folder = DOCS / "measurements" / "puzzle-4x4-analogies"
+    losses = [(folder / f"{agent}.dual.csv").read_text() for agent in ("cta", "hiql-analogy")]
+    assert losses[0] == losses[1] and losses[0].splitlines()[-1].startswith("3,1000000,")
+    found = {}
+    for agent in ("cta", "hiql-analogy"):
+        record = purity_record(f"puzzle-4x4-analogies/{agent}.purity.json", "puzzle-4x4-play-v0")
+        assert record["agent"] == agent and record["step"] == 1_000_000
+        found[agent] = {(row["representation"], row["network"]): row for row in record["purity"]}
+    for name in ("α∨", "ψ(g)"):
+        assert found["cta"][name, "trained"] == found["hiql-analogy"][name, "trained"]
+    assert all(rows["η(α∨)", "trained"]["purity_%"] == 100.0 for rows in found.values())
