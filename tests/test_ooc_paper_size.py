@@ -144,12 +144,14 @@ def test_the_pairs_of_the_puzzle():
     }
     assert max(gaps, key=gaps.__getitem__) == "pair3" and min(gaps, key=gaps.__getitem__) == "pair4"
     assert f"{gaps['pair3']:.1f} points on pair 3" in text and f"{-gaps['pair4']:.1f} behind on pair 4" in text
-    assert "{:.1f} points in lenient success, 95% interval {:.1f} to {:.1f}".format(*difference(PUZZLE, "lenient")) in text
+    gap, low, high = difference(PUZZLE, "lenient")
+    assert f"{gap:.1f} points in lenient success, 95% interval {low:.1f} to {high:.1f}" in text
     for agent in ("cta", "hiql-analogy"):
         detours = 100 * (1 - fmean(rates(PUZZLE, agent, "direct")) / fmean(rates(PUZZLE, agent, "successes")))
         assert f"{detours:.0f} % of {'CTA' if agent == 'cta' else 'HIQL∨+α∨'}'s successes" in text
-    by_step = {step: [100 * r.direct / r.episodes for r in cell(PUZZLE, "cta").rows if r.step == step] for step in POINTS}
-    assert ", ".join(f"{fmean(values):.1f}" for values in by_step.values()) in text
+    rows = cell(PUZZLE, "cta").rows
+    by_step = [fmean(100 * row.direct / row.episodes for row in rows if row.step == step) for step in POINTS]
+    assert ", ".join(f"{rate:.1f}" for rate in by_step) in text
 
 
 @pytest.mark.parametrize("dataset", PAIRS)

@@ -5,10 +5,12 @@ import csv
 import json
 import re
 import shlex
+from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from statistics import fmean, pstdev
 
+import numpy as np
 import pytest
 import tyro
 
@@ -16,8 +18,9 @@ import cta
 from cta.agents import paper_names
 from cta.cli import carry_out, commands, run
 from cta.envs.names import STATE_DIMS
-from cta.scores.schema import read_scores
+from cta.scores.schema import CellKey, read_scores
 from cta.scores.statistics import by_evaluation, seed_scores
+from cta.scores.store import Scores
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text()
@@ -51,6 +54,28 @@ def test_the_puzzle_curve_is_the_results():
     (run,) = record["training"]
     assert run["steps"] == 1_000_000 and run["seeds"] == [0, 1, 2, 3]
     assert f"**{run['wall_clock_s']:.0f} s**" in section("puzzle")
+
+
+def test_the_kept_policy_is_the_measured_one_and_acts():
+    file = ROOT / "pretrained" / "puzzle-4x4-cta.safetensors"
+    record = json.loads(file.with_suffix(".json").read_text())
+    assert sha256(file.read_bytes()).hexdigest() == record["sha256"] and file.stat().st_size == record["bytes"] < 6e6
+    assert f"seed {record['seed']} of the four" in TEXT and f"rounded to {record['weights']}" in TEXT
+    scores = {(score["asked"], score["weights"]): score for score in record["scores"]}
+    exact, rounded = scores["pairs", "float32"], scores["pairs", "float16"]
+    key = CellKey(record["dataset"], record["agent"], condition=record["condition"])
+    mine = [r for r in Scores(ROOT / "results").cell(key).rows if (r.seed, r.step) == (record["seed"], record["step"])]
+    assert exact["direct"] == {row.task: row.direct for row in mine}
+    assert (exact["direct"], exact["successes"]) == (rounded["direct"], rounded["successes"])
+
+    def rate(score, what):
+        return f"**{100 * sum(score[what].values()) / (score['episodes'] * len(score[what])):.1f} %**"
+
+    numbers = [rate(rounded, "successes"), rate(rounded, "direct"), rate(scores["tasks", "float16"], "successes")]
+    assert re.findall(r"\*\*.*? %\*\*", section("pretrained")) == numbers
+    observations = np.random.default_rng(0).normal(size=(3, STATE_DIMS["puzzle-4x4-v0"])).astype(np.float32)
+    actions = cta.load_policy(file)(observations, observations[::-1])
+    assert actions.shape == (3, 5) and np.abs(actions).max() <= 1
 
 
 def test_the_speeds_are_the_records():

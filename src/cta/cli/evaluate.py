@@ -24,7 +24,7 @@ from cta.validation import Bounds, Count, Natural, NotNegative
 
 WEIGHTS = ".safetensors"
 SOURCES = Bounds("name at least one run directory or file of weights", bool)
-KEPT = {"scores!": [{"weights!": str, "episodes!": int, "successes!": {...: int}}]}
+KEPT = {"scores!": [{"weights!": str, "episodes!": int, "asked": str, "successes!": {...: int}, "direct": {...: int}}]}
 """Of the record beside a policy that `cta results keep` wrote."""
 
 
@@ -183,20 +183,26 @@ class Command(Opening):
 
 
 def _tell(source: Any, item: Any, rows: Iterable[Any]) -> None:
-    """How often a policy succeeded at its tasks, and how often before it was kept in a file with a record."""
-    mine = [row for row in rows if (row.seed, row.step, row.asked) == (item.seed, item.step, TASKS)]
-    if not mine:
-        return
-    print(f"{item.label}: {_rates({row.task: row.successes / row.episodes for row in mine}, mine[0].episodes)}")
+    """How often a policy succeeded, and how often before it was kept in a file with a record."""
+    mine = [row for row in rows if (row.seed, row.step) == (item.seed, item.step)]
     record = source.with_suffix(".json") if isinstance(source, Path) else None
-    for kept in read_json(record, KEPT)["scores"] if record is not None and record.is_file() else ():
-        rates = {task: count / kept["episodes"] for task, count in kept["successes"].items()}
-        print(f"  {record}, weights in {kept['weights']}: {_rates(rates, kept['episodes'])}")
+    kept = read_json(record, KEPT)["scores"] if record is not None and record.is_file() else []
+    for asked in dict.fromkeys(row.asked for row in mine):
+        now = [row for row in mine if row.asked == asked]
+        direct = {row.task: row.direct for row in now if row.direct is not None}
+        print(f"{item.label}: {_rates({row.task: row.successes for row in now}, direct, now[0].episodes)}")
+        for score in (score for score in kept if score.get("asked", TASKS) == asked):
+            rates = _rates(score["successes"], score.get("direct", {}), score["episodes"])
+            print(f"  {record}, weights in {score['weights']}: {rates}")
 
 
-def _rates(rates: dict[str, float], episodes: int) -> str:
-    each = ", ".join(f"{100 * rate:.0f}" for rate in rates.values())
-    return f"{100 * fmean(rates.values()):.1f} % (tasks {', '.join(rates)}: {each}; episodes of each: {episodes})"
+def _rates(successes: dict[str, int], direct: dict[str, int], episodes: int) -> str:
+    def in_percent(counts: dict[str, int]) -> str:
+        rates = [100 * count / episodes for count in counts.values()]
+        return f"{fmean(rates):.1f} % ({', '.join(counts)}: {', '.join(f'{rate:.0f}' for rate in rates)})"
+
+    way = f", directly {in_percent(direct)}" if direct else ""
+    return f"success {in_percent(successes)}{way}; episodes of each: {episodes}"
 
 
 def film(policy: Any, config: RunConfig, folder: Path, *, episodes: int) -> None:

@@ -93,11 +93,12 @@ def numbers(text: str, flag: str, words: str = "") -> list[int]:
 def keep(item: Candidate, out: Path, precision: Precision, folders: Sequence[Path]) -> None:
     """Write a policy to keep: FILE.safetensors, and FILE.json: where it comes from, and its scores in these folders."""
     content, scores = pack(item, precision), []
-    for folder in folders:
-        cell, asked = Scores(folder).cell(item.key), (item.seed, item.step, schema.TASKS)
-        counts = {row.task: row.successes for row in cell.rows if (row.seed, row.step, row.asked) == asked}
-        if asked in (how := by_score(cell.record)):
-            scores.append({"successes": counts, **how[asked][0]})
+    for cell in (Scores(folder).cell(item.key) for folder in folders):
+        for (seed, step, asked), (how, _) in by_score(cell.record).items():
+            mine = [row for row in cell.rows if (row.seed, row.step, row.asked) == (seed, step, asked)]
+            if (seed, step) == (item.seed, item.step) and mine:
+                direct = {"direct": {row.task: row.direct for row in mine}} if asked == schema.PAIRS else {}
+                scores.append({"asked": asked, "successes": {row.task: row.successes for row in mine}, **direct, **how})
     facts = {"file": out.name, "sha256": sha256(content).hexdigest(), "bytes": len(content), "weights": precision}
     facts |= {**item.key._asdict(), "seed": item.seed, "step": item.step, "scores": scores, "training": item.training}
     write_whole(out, content)
