@@ -61,14 +61,21 @@ def pytest_terminal_summary(terminalreporter):
 
 
 @pytest.fixture(scope="module")
-def quick_compilation():
-    """Where compiling is most of the time: no optimiser, and a random generator that is a short program."""
+def unoptimised():
+    """Where compiling takes longer than computing. On a GPU, programs are tested as they are compiled for people."""
+    import jax
+
+    jax.config.update("jax_disable_most_optimizations", jax.default_backend() == "cpu")
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture(scope="module")
+def quick_compilation(unoptimised):
+    """Also a random generator that is a short program: threefry is a long one, and inlined at every draw."""
     import jax
 
     before = jax.config.jax_default_prng_impl
-    # On a GPU kernels are tested as they are compiled for people.
-    jax.config.update("jax_disable_most_optimizations", jax.default_backend() == "cpu")
-    jax.config.update("jax_default_prng_impl", "unsafe_rbg")  # threefry is a long one, and inlined at every draw
+    jax.config.update("jax_default_prng_impl", "unsafe_rbg")
     yield
-    jax.config.update("jax_disable_most_optimizations", False)
     jax.config.update("jax_default_prng_impl", before)

@@ -43,6 +43,8 @@ from cta.io.text_tables import pipe_table as markdown
 from cta.report.map_section import read_map
 from tiny_agents import tiny
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 DOCS = Path(__file__).parents[1] / "docs"
 DESK = find_world("desk")
 LIGHTS = find_world("lights-3x3")
@@ -316,6 +318,23 @@ def test_a_map_of_the_desk(desk_run, tmp_path, capsys):
     assert cta_command(["analogies", str(moved), *WORDS, "--out", str(tmp_path / "again")]) == 0
     again = json.loads((tmp_path / "again" / "map.json").read_text())
     assert {**again, "provenance": 0} == {**found, "provenance": 0}
+
+
+def test_a_kept_policy_has_the_map_of_its_run(desk_run, tmp_path, capsys):
+    kept = tmp_path / "kept.safetensors"
+    assert (
+        cta_command(["results", "keep", str(desk_run), "--seed", "1", "--weights", "float32", "--out", str(kept)]) == 0
+    )
+    words = ["--pairs", "100", "--iterations", "20", "--frames", "0"]
+    assert cta_command(["analogies", str(kept), *words]) == 0
+    assert cta_command(["analogies", str(desk_run), *words, "--seed", "1", "--out", str(tmp_path / "run")]) == 0
+    mine, runs = (json.loads((tmp_path / name / "map.json").read_text()) for name in ("kept/analogies", "run"))
+    for name in ("agent", "dataset", "seed", "step", "rows", "x", "y", "task", "neighbours"):
+        assert mine[name] == runs[name], name
+    assert {row["seeds"] for row in mine["purity"]} == {1}
+    capsys.readouterr()
+    assert cta_command(["analogies", str(kept), "--seed", "0"]) == 1
+    assert "has no seed 0; there are [1]" in capsys.readouterr().err
 
 
 def test_by_default_all_ten_neighbours_of_every_query_have_pictures(desk_run, tmp_path, monkeypatch):

@@ -10,10 +10,10 @@ from cta.cli import run
 from cta.errors import CtaError
 from cta.experiment import run_config
 from cta.grid.cells import Cell, Cut, DataSize
-from cta.grid.how import seconds
 from cta.grid.plan import read_plan
 from cta.grid.processes import train_words
 from cta.grid.rates import EPISODES_PER_CORE, SLOWER, START_S, Rates, Speed
+from cta.grid.run_plan import seconds
 from cta.grid.workspace import Workspace
 from cta.scores.store import Scores
 from cta.scores.tables import agent_words

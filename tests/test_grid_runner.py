@@ -15,9 +15,9 @@ import pytest
 from rich.console import Console as RichConsole
 
 from cta.errors import CtaError
+from cta.grid import How
 from cta.grid import runner as module
 from cta.grid.cells import Cell, Unit
-from cta.grid.how import How
 from cta.grid.plan import Plan
 from cta.grid.processes import DATA, PACK, SCORE, TRAIN, Job, LocalEngine, RayEngine, train_words
 from cta.grid.rates import Budget, Rates, Speed

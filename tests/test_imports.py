@@ -52,7 +52,7 @@ def test_packages_that_stand_apart_know_the_package_and_nothing_knows_them():
             assert not others, f"{path.relative_to(ROOT)} imports {others}"
 
 
-def test_the_readme_draws_this_line():
-    (line,) = [x for x in (ROOT / "README.md").read_text().splitlines() if "─►" in x]
+def test_the_page_draws_this_line():
+    (line,) = [x for x in (ROOT / "docs" / "architecture.md").read_text().splitlines() if "─►" in x]
     drawn = [name for names in line.split("─►") for name in names.strip().split(", ")]
     assert drawn == sorted(drawn, key=LINE.index) and set(drawn) <= set(LINE)

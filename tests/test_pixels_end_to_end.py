@@ -1,6 +1,5 @@
 """The agents of the paper's pixel table and GCIVL on images: they train, act, and come back from disk."""
 
-import jax
 import numpy as np
 import pytest
 
@@ -12,20 +11,16 @@ from cta.evaluation import Evaluator
 DRAWN, RENDERED = "visual-desk-play-v0", "visual-cube-single-play-v0"
 CASES = [(DRAWN, agent) for agent in ("gcivl", "hiql", "hiql-dual", "hiql-analogy", "cta")]
 CASES += [pytest.param(RENDERED, "gcivl-dual", marks=pytest.mark.gl)]
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*Box (low|high)'s precision lowered")]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """Two steps on two rows: optimising the many encoders would take far longer than running them."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("quick_compilation"),
+    pytest.mark.filterwarnings("ignore:.*Box (low|high)'s precision lowered"),
+]
 
 
 @pytest.mark.parametrize(("name", "agent"), CASES)
 def test_train_act_reload(name, agent, tmp_path):
-    words = ["data", "generate", name, "--episodes", "2", "--episode-steps", "20", "--workers", "1"]
+    words = ["data", "generate", name, "--episodes", "2", "--episode-steps", "12", "--workers", "1"]
     assert run([*words, "--out", str(tmp_path)]) == 0
     file = tmp_path / f"{name}.npz"
     settings = {"batch_size": 2, "hidden": (16,), "p_aug": 0.5}

@@ -15,6 +15,8 @@ from cta.training.checkpoints import Checkpoints, flatten
 from cta.training.learner import Learner, seed_keys, spec_of, to_device
 from cta.training.seeds import SeedGroup
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
+
 TRAIN, HELD_OUT = generate_play("desk", episodes=20, validation_episodes=2, episode_steps=60, seed=0)
 SPEC = spec_of(TRAIN)
 

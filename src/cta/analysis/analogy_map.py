@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from cta.agents import Spec
 from cta.analysis import MapOptions, figures, representations
 from cta.analysis import pairs as state_goal
 from cta.analysis.figures import Pictures, Queries, open_painter
@@ -21,6 +20,7 @@ from cta.envs.datasets import open_dataset
 from cta.envs.desk import find_world
 from cta.errors import CtaError
 from cta.experiment import Run
+from cta.experiment.candidates import candidates
 from cta.experiment.inputs import in_units
 from cta.io import provenance
 from cta.io.csv_log import csv_text
@@ -34,19 +34,25 @@ RUN_FACTS = ("command", "commit", "versions", "hardware", "dataset", "finished")
 Points = dict[str, np.ndarray]  # {representation: (N, dim)}
 
 
-def make_map(run: Run, options: MapOptions, out: Path, *, say: Callable[[str], None] = print) -> dict[str, Any]:
-    """Map a run and write everything to `out`; returns what map.json holds."""
+def make_map(
+    source: Run | Path, options: MapOptions, out: Path, *, say: Callable[[str], None] = print
+) -> dict[str, Any]:
+    """Map a run, or a file of weights, and write everything to `out`; returns what map.json holds."""
     check_bounds(options)
-    mapped = representations.mapped(run.agent)
-    subject = Subject(run, options)
-    pairs, tasks = subject.pairs, subject.tasks
+    subject = Subject(source, options)
+    pairs, tasks, chosen = subject.pairs, subject.tasks, subject.chosen
+    mapped = representations.mapped(chosen.agent)
     if len(pairs) < options.pairs:
         say(f"{subject.data.name} has {len(pairs):,} pairs of this kind: all of them are mapped")
     # What was asked for is looked up before anything slow.
-    chosen = run.policy(seed=options.seed, step=options.step)
     asked = state_goal.choose(options.query, subject.name, pairs, tasks, subject.semantics, seed=options.draw_seed)
     say(f"{len(pairs):,} pairs of the {options.split} split, step {chosen.step:,}")
-    learned = subject.represented(chosen.step)
+    enable_cache()
+    learned = dict[int, Points]()
+    with progress("representations", total=len(subject.items), unit="seeds") as advance:
+        for item in subject.items:
+            learned[item.seed] = representations.represent(item.agent, item.load(), subject.seen, pairs)
+            advance(1)
     (groups, count), contexts = state_goal.neighbour_groups(pairs.episodes), subject.contexts.codes
     labelled = Labelled(tasks, contexts, groups, state_goal.choose_queries(tasks), count)
     rows = subject.purity_rows(learned, labelled, chosen.step)
@@ -57,7 +63,7 @@ def make_map(run: Run, options: MapOptions, out: Path, *, say: Callable[[str], N
         for metric in METRICS:
             near[metric], elsewhere[metric] = nearest(points, [groups, contexts], metric=metric, count=count)
             advance(1)
-    agent = run.config.agent_name
+    agent = chosen.key.agent
     try:
         frames = subject.pictures(out, near, asked, title=f"{mapped}, {agent}")
     except CtaError as problem:
@@ -82,7 +88,7 @@ def make_map(run: Run, options: MapOptions, out: Path, *, say: Callable[[str], N
             "options": asdict(options),
             "split": options.split,
             "data": {"fingerprint": subject.data.fingerprint(), "made": subject.data.provenance},
-            "run": {key: run.files.provenance().get(key) for key in RUN_FACTS},
+            "run": {key: subject.facts.get(key) for key in RUN_FACTS},
         },
         "queries": asked,
         "frames": frames,
@@ -99,49 +105,45 @@ def make_map(run: Run, options: MapOptions, out: Path, *, say: Callable[[str], N
 class Subject:
     """The rows that are mapped: the validation split of the run's data (or what was asked for), pairs drawn from it."""
 
-    def __init__(self, run: Run, options: MapOptions) -> None:
-        self.run, self.options, where = run, options, options.data or run.config.dataset
-        opened = open_dataset(options.data, dataset_dir=run.config.dataset_dir, info=True) if options.data else None
-        self.name, train, validation = opened or run.open_data(info=True)
+    def __init__(self, source: Run | Path, options: MapOptions) -> None:
+        found = [*candidates(source, "" if options.step is None else str(options.step))]
+        self.options, self.items = options, [item for item in found if item.step == found[-1].step]
+        chosen = next((item for item in self.items if options.seed in (None, item.seed)), None)
+        if chosen is None:
+            raise CtaError(f"{source} has no seed {options.seed}; there are {[item.seed for item in self.items]}")
+        self.chosen = chosen
+        run, where = source if isinstance(source, Run) else None, options.data or chosen.key.dataset
+        self.facts = run.files.provenance() if run else chosen.training
+        if run and not options.data:
+            self.name, train, validation = run.open_data(info=True)
+        else:
+            self.name, train, validation = open_dataset(where, dataset_dir=run and run.config.dataset_dir, info=True)
         if options.split == "validation" and validation is None:
             raise CtaError(f"{where} has no validation file beside it; --split train maps the training data")
         self.data = data = train if options.split == "train" or validation is None else validation
-        shape = run.files.provenance().get("dataset", {}).get("observation_shape")
-        if shape is not None and tuple(shape) != data.observation_shape:
+        if (shape := chosen.spec.observation_shape) != data.observation_shape:
             found = data.observation_shape
-            raise CtaError(f"{where} has observations of shape {found}, the run was trained on {shape}")
+            raise CtaError(f"{where} has observations of shape {found}, the run was trained on {list(shape)}")
         apart = options.steps_apart or (DESK_STEPS_APART if find_world(self.name) else STEPS_APART)
         first = state_goal.asked_rows(options.query)
         self.pairs = state_goal.draw_pairs(data, options.pairs, apart=apart, seed=options.draw_seed, first=first)
         self.semantics, self.schematic = read(self.name, data), schematic(self.name, data)
         self.tasks = self.semantics.tasks(self.pairs.states, self.pairs.goals)
         self.contexts = self.semantics.contexts(self.pairs.states)
-        self.seen = in_units(data, run.units)
-
-    def represented(self, step: int) -> dict[int, Points]:
-        """What each seed that did not diverge makes of the pairs."""
-        enable_cache()
-        networks, good = dict(zip(self.run.config.seeds, self.run.networks(step)[1], strict=True)), {}
-        seeds = self.run.good_seeds(step)
-        with progress("representations", total=len(seeds), unit="seeds") as advance:
-            for seed in (seed for seed in networks if seed in seeds):
-                good[seed] = representations.represent(self.run.agent, networks[seed], self.seen, self.pairs)
-                advance(1)
-        return good
+        self.seen = in_units(data, chosen.units)
 
     def purity_rows(self, learned: dict[int, Points], labelled: Labelled, step: int) -> list[dict[str, Any]]:
         """Rows for every seed, trained and untrained, and for the difference of observations, once."""
         if not len(labelled.queries):
             return []
-        data, pairs, agent = self.data, self.pairs, self.run.agent
-        spec = Spec.of(data.observation_shape, data.action_dim)
+        data, pairs, agent, spec = self.data, self.pairs, self.chosen.agent, self.chosen.spec
         first, raw = next(iter(learned)), representations.difference(data, pairs)
         jobs = [(first, representations.DIFFERENCE, "none", raw)]
         for seed, trained in learned.items():
             untrained = representations.represent(agent, representations.untrained(agent, spec, seed), self.seen, pairs)
             jobs += [(seed, name, "trained", points) for name, points in trained.items()]
             jobs += [(seed, name, "untrained", points) for name, points in untrained.items()]
-        common = {"dataset": self.name, "agent": self.run.config.agent_name, "step": step}
+        common = {"dataset": self.name, "agent": self.chosen.key.agent, "step": step}
         rows: list[dict[str, Any]] = []
         with progress("neighbour purity", total=len(jobs), unit="representations") as advance:
             for seed, name, network, points in jobs:

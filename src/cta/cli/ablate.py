@@ -47,7 +47,7 @@ class Command:
     engine: Engine = "local"
 
     def __call__(self) -> int:
-        from cta.grid.how import How
+        from cta.grid import How
         from cta.grid.run_plan import run_plan
         from cta.grid.studies import ablation_plan, write_ablation
         from cta.io.text_tables import print_table

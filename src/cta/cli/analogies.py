@@ -1,12 +1,13 @@
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from rich.console import Console
+from tyro.conf import Positional, arg
 
 from cta.analysis import MapOptions
-from cta.cli.options import OpenedRun
-from cta.io.files import check_writable
+from cta.cli.options import WEIGHTS, Opening
+from cta.io.files import check_writable, user_path
 from cta.io.text_tables import print_table
 
 TEXT = ("representation", "network", "task")
@@ -18,7 +19,7 @@ SHORT = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Command(OpenedRun, MapOptions):
+class Command(Opening, MapOptions):
     """Map what an agent takes for "what has to change".
 
     State–goal pairs of the validation data, their dual analogies ψ(g) − ψ(s) placed by t-SNE, coloured by the task that
@@ -30,20 +31,24 @@ class Command(OpenedRun, MapOptions):
       cta analogies RUN --pairs 5000                  a quicker map
       cta analogies RUN --query "open the drawer"     nearest analogies of a pair of this task
       cta analogies RUN --query ooc --query 806:813   the world's held-out pairs, and two rows of the data
+      cta analogies NAME.safetensors                  a policy that somebody kept, on the dataset it is named after
     """
 
+    run: Annotated[Positional[str], arg(metavar="RUN|WEIGHTS")]
+    """Run directory, or a file of weights."""
+
     out: Path | None = None
-    """Folder to write to (default: RUN/analogies)."""
+    """Folder to write to (default: RUN/analogies; of weights: NAME/analogies)."""
 
     def __call__(self) -> None:
         from cta.analysis.analogy_map import make_map
 
-        run = self.open_run(self.run)
+        source = user_path(self.run) if self.run.endswith(WEIGHTS) else self.open_run(self.run)
         options = MapOptions(**{field.name: getattr(self, field.name) for field in fields(MapOptions)})
-        out = self.out or run.path / "analogies"
+        out = self.out or user_path(self.run.removesuffix(WEIGHTS)) / "analogies"
         check_writable(out)
         console = Console(highlight=False, soft_wrap=True)
-        contents = make_map(run, options, out, say=console.print)
+        contents = make_map(source, options, out, say=console.print)
         _print_purity(console, contents)
         size = (out / "map.json").stat().st_size
         images = sum(file.stat().st_size for file in (out / "frames").glob("*")) if contents["frames"] else 0

@@ -15,7 +15,7 @@ from cta.cli.ooc import print_pairs
 from cta.cli.options import parse_seeds
 from cta.errors import CtaError, need_extra
 from cta.exit_codes import DONE, SEED_STOPPED
-from cta.grid.how import How
+from cta.grid import How
 from cta.grid.plan import Plan
 from cta.grid.run_plan import run_plan
 from cta.grid.studies import scored_cell, study_plan

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import Progress
 from tyro.conf import Positional, arg
 
-from cta.cli.options import Opening, Workers
+from cta.cli.options import WEIGHTS, Opening, Workers
 from cta.config import RunConfig
 from cta.data.progress import LINE_SECONDS
 from cta.errors import CtaError
@@ -22,7 +22,6 @@ from cta.io.json_files import read_json
 from cta.scores.schema import TASKS
 from cta.validation import Bounds, Count, Natural, NotNegative
 
-WEIGHTS = ".safetensors"
 SOURCES = Bounds("name at least one run directory or file of weights", bool)
 KEPT = {"scores!": [{"weights!": str, "episodes!": int, "asked": str, "successes!": {...: int}, "direct": {...: int}}]}
 """Of the record beside a policy that `cta results keep` wrote."""
@@ -197,12 +196,12 @@ def _tell(source: Any, item: Any, rows: Iterable[Any]) -> None:
 
 
 def _rates(successes: dict[str, int], direct: dict[str, int], episodes: int) -> str:
-    def in_percent(counts: dict[str, int]) -> str:
-        rates = [100 * count / episodes for count in counts.values()]
-        return f"{fmean(rates):.1f} % ({', '.join(counts)}: {', '.join(f'{rate:.0f}' for rate in rates)})"
-
-    way = f", directly {in_percent(direct)}" if direct else ""
-    return f"success {in_percent(successes)}{way}; episodes of each: {episodes}"
+    parts = []
+    for word, counts in (("success", successes), ("directly", direct)):
+        rates = {task: 100 * count / episodes for task, count in counts.items()}
+        each = ", ".join(f"{task} {rate:.0f}" for task, rate in rates.items())
+        parts += [f"{word} {fmean(rates.values()):.1f} % ({each})"] if rates else []
+    return f"{', '.join(parts)}; episodes of each: {episodes}"
 
 
 def film(policy: Any, config: RunConfig, folder: Path, *, episodes: int) -> None:

@@ -179,7 +179,7 @@ class Study(Rules):
     markdown: options.Markdown = False
 
     def __call__(self) -> int:
-        from cta.grid.how import How
+        from cta.grid import How
         from cta.grid.run_plan import run_plan
         from cta.grid.studies import study_plan
         from cta.scores.pair_table import as_table, pair_lines, paper_lines

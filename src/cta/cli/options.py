@@ -31,6 +31,7 @@ OWN_PAIRS = "A TOML file of pairs of your own, see docs/ooc.md (default: the wor
 PairsFile = Annotated[Path | None, arg(metavar="FILE", help=OWN_PAIRS)]
 Levels = Annotated[tuple[str, ...], UseAppendAction, arg(metavar="PART=VALUE")]
 MOST_SEEDS = 1024
+WEIGHTS = ".safetensors"  # the end of the name of a file of weights
 
 
 @dataclass(frozen=True, kw_only=True)

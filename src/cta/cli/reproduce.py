@@ -5,7 +5,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from cta.cli.options import words
-from cta.grid.how import How
+from cta.grid import How
 
 
 @dataclass(frozen=True, kw_only=True)

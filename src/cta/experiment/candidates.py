@@ -49,7 +49,7 @@ def _of_run(run: Run, steps: Sequence[int], seeds: Sequence[int]) -> Iterator[Ca
                 shown = "float32", facts, lambda mine=mine: mine, run.spec, run.units
                 yield Candidate(run.cell, run.agent, seed, step, *shown)
             else:
-                text = f"notice: {run.path}: seed {seed} had diverged by step {step:,} and is not scored"
+                text = f"notice: {run.path}: seed {seed} had diverged by step {step:,} and is left out"
                 print(text, file=sys.stderr)
 
 

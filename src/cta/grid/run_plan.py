@@ -1,6 +1,7 @@
 """A plan from beginning to end, for whichever command made it: what it comes to, all of it, and what there is then."""
 
 import os
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -13,8 +14,8 @@ from rich.console import Console as RichConsole
 from cta.cpu_count import cpu_count
 from cta.errors import CtaError
 from cta.exit_codes import DONE, ERROR, INTERRUPTED, SEED_STOPPED
+from cta.grid import How
 from cta.grid.cells import Unit
-from cta.grid.how import How, seconds
 from cta.grid.plan import Plan
 from cta.grid.processes import LocalEngine, RayEngine
 from cta.grid.rates import Budget, Rates, Speed, device_name
@@ -151,3 +152,15 @@ def work_lock(folder: Path, *, patience: float = 60.0) -> Iterator[int]:
         if not ours:
             raise CtaError(f"another plan is carried out in {folder}: wait for it, or give --work")
         yield file
+
+
+def seconds(text: str, flag: str) -> float:
+    """28m → 1680; 1h30m, 90s and plain seconds too."""
+    match = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text.strip())
+    if not text.strip() or match is None:
+        raise CtaError(f"{flag} {text}: give a time such as 28m, 1h30m or 90s")
+    hours, minutes, rest = (float(part or 0) for part in match.groups())
+    total = 3600 * hours + 60 * minutes + rest
+    if total <= 0:
+        raise CtaError(f"{flag} {text}: no time at all")
+    return total

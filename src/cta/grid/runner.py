@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from cta.errors import CtaError
 from cta.exit_codes import DONE, INTERRUPTED, SEED_STOPPED, Stop
-from cta.grid import processes
+from cta.grid import How, processes
 from cta.grid.cells import Cell, Pending, Unit, listed
-from cta.grid.how import How
 from cta.grid.processes import DATA, PACK, SCORE, SCORERS, TRAIN, Job, last_line
 from cta.grid.rates import Budget, Console, Rates
 from cta.grid.workspace import Workspace

@@ -27,17 +27,11 @@ SCORE_NOTE = (
     "Success: mean over tasks and over the last evaluations (three where there are three), ± one standard deviation "
     "over seeds. The 95% interval of the mean is Student's over seeds; one seed has none. [[IQM]] over seeds and tasks."
 )
-TITLES = {
-    "main": "Main table",
-    "noisy": "Noisy data",
-    "maze": "Mazes",
-    "pixel": "Images",
-    "gcb": "Other analogies (GCB)",
-    "hierarchy": "Without hierarchy",
-}
+TITLES = {"main": "Main table", "noisy": "Noisy data", "maze": "Mazes", "pixel": "Images"}
+TITLES |= {"gcb": "Other analogies (GCB)", "hierarchy": "Without hierarchy"}
 PAPER_NOTE = "The paper's numbers: 1M steps (500k on images), mean of the last three evaluations."
 LIGHTS = "presses the buttons of a board of lights; a press switches its own light and those beside it."
-WORLDS = {
+WORLDS = {  # what happens in a world, by the first word of its datasets
     "desk": "A gripper slides a drawer, a window and a tray, and presses buttons that lock and unlock the first two.",
     "lights": f"A gripper {LIGHTS}",
     "puzzle": f"A robot arm {LIGHTS}",
@@ -47,7 +41,6 @@ WORLDS = {
     "antmaze": "A four-legged robot walks through a maze.",
     "humanoidmaze": "A humanoid robot walks through a maze.",
 }
-"""What happens in a world, by the first word of its datasets."""
 Say = Callable[[str], None]
 
 
