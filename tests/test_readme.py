@@ -75,6 +75,8 @@ def test_the_kept_policy_is_the_measured_one_and_acts():
 
     numbers = [rate(rounded, "successes"), rate(rounded, "direct"), rate(scores["tasks", "float16"], "successes")]
     assert re.findall(r"\*\*.*? %\*\*", section("pretrained")) == numbers
+    for score, words in ((rounded, "presses: {} on two cores"), (scores["tasks", "float16"], "tasks, {}, and videos")):
+        assert score["hardware"]["cores"] == 2 and words.format(f"{score['seconds']:.0f} s") in TEXT
     observations = np.random.default_rng(0).normal(size=(3, STATE_DIMS["puzzle-4x4-v0"])).astype(np.float32)
     actions = cta.load_policy(file)(observations, observations[::-1])
     assert actions.shape == (3, 5) and np.abs(actions).max() <= 1

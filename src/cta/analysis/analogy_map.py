@@ -114,10 +114,8 @@ class Subject:
         self.chosen = chosen
         run, where = source if isinstance(source, Run) else None, options.data or chosen.key.dataset
         self.facts = run.files.provenance() if run else chosen.training
-        if run and not options.data:
-            self.name, train, validation = run.open_data(info=True)
-        else:
-            self.name, train, validation = open_dataset(where, dataset_dir=run and run.config.dataset_dir, info=True)
+        own = run.open_data(info=True) if run and not options.data else None
+        self.name, train, validation = own or open_dataset(where, dataset_dir=run and run.config.dataset_dir, info=True)
         if options.split == "validation" and validation is None:
             raise CtaError(f"{where} has no validation file beside it; --split train maps the training data")
         self.data = data = train if options.split == "train" or validation is None else validation

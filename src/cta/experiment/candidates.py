@@ -94,11 +94,12 @@ def keep(item: Candidate, out: Path, precision: Precision, folders: Sequence[Pat
     """Write a policy to keep: FILE.safetensors, and FILE.json: where it comes from, and its scores in these folders."""
     content, scores = pack(item, precision), []
     for cell in (Scores(folder).cell(item.key) for folder in folders):
-        for (seed, step, asked), (how, _) in by_score(cell.record).items():
+        for (seed, step, asked), (how, seconds) in by_score(cell.record).items():
             mine = [row for row in cell.rows if (row.seed, row.step, row.asked) == (seed, step, asked)]
             if (seed, step) == (item.seed, item.step) and mine:
-                direct = {"direct": {row.task: row.direct for row in mine}} if asked == schema.PAIRS else {}
-                scores.append({"asked": asked, "successes": {row.task: row.successes for row in mine}, **direct, **how})
+                more = {"direct": {row.task: row.direct for row in mine}} if asked == schema.PAIRS else {}
+                more |= {"asked": asked, "seconds": seconds, **how}
+                scores.append({"successes": {row.task: row.successes for row in mine}, **more})
     facts = {"file": out.name, "sha256": sha256(content).hexdigest(), "bytes": len(content), "weights": precision}
     facts |= {**item.key._asdict(), "seed": item.seed, "step": item.step, "scores": scores, "training": item.training}
     write_whole(out, content)
