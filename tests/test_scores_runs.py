@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -159,6 +160,30 @@ def test_rounded_weights_are_smaller_close_and_named(made, tmp_path):
     assert sizes["float16"] < sizes["float32"] and sizes["bfloat16"] == pytest.approx(sizes["float16"], rel=0.01)
     assert run(["evaluate", str(file), "--results", str(tmp_path / "scores"), "--episodes", "1"]) == 0
     assert Scores(tmp_path / "scores").cell(KEY).record["scoring"][0]["weights"] == "bfloat16"
+
+
+def test_a_policy_of_cut_data_is_kept_with_its_scores_on_pairs_and_tasks(made, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for words in ([str(made / "cut")], [str(made / "cut"), "--ask", "tasks"]):
+        assert run(["evaluate", *words, "--results", "results", "--episodes", "1", "--seeds", "1"]) == 0
+    (file,) = Path("results").glob("*.csv")
+    file.write_text(file.read_text().replace(",pair2,1,0,0,0", ",pair2,1,1,0,1"))  # by a detour, as if it had
+    assert run(["results", "keep", str(made / "cut"), "--seed", "1", "--out", "mine.safetensors"]) == 0
+    pairs, tasks = sorted(json.loads(Path("mine.json").read_text())["scores"], key=lambda score: score["asked"])
+    (cell,) = Scores("results").cells()
+    asked = {row.task: row for row in cell.rows if row.asked == "pairs"}
+    assert pairs["direct"] == {task: row.direct for task, row in asked.items()} and [*asked] == [
+        "pair1",
+        "pair2",
+        "pair3",
+    ]
+    assert pairs["successes"] == {task: row.successes for task, row in asked.items()} and pairs["seconds"] > 0
+    assert [*tasks["successes"]] == [*"12345"] and "direct" not in tasks
+    capsys.readouterr()
+    assert run(["evaluate", "mine.safetensors", "--episodes", "1"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"mine\.json, weights in float32: success [\d.]+ % \(pair1 .*\), directly [\d.]+ % \(pair1 ", said)
+    assert "weights in float32: success 0.0 % (1 " not in said  # of tasks, which were not asked for
 
 
 def test_a_policy_to_keep(made, tmp_path, capsys, monkeypatch):
