@@ -146,6 +146,8 @@ def test_the_pairs_of_the_puzzle():
     assert f"{gaps['pair3']:.1f} points on pair 3" in text and f"{-gaps['pair4']:.1f} behind on pair 4" in text
     gap, low, high = difference(PUZZLE, "lenient")
     assert f"{gap:.1f} points in lenient success, 95% interval {low:.1f} to {high:.1f}" in text
+    ours, other = (fmean(rates(PUZZLE, agent, "lenient")) for agent in ("cta", "hiql-analogy"))
+    assert f"CTA has {ours:.1f} % and HIQL∨+α∨ {other:.1f} %" in text
     for agent in ("cta", "hiql-analogy"):
         detours = 100 * (1 - fmean(rates(PUZZLE, agent, "direct")) / fmean(rates(PUZZLE, agent, "successes")))
         assert f"{detours:.0f} % of {'CTA' if agent == 'cta' else 'HIQL∨+α∨'}'s successes" in text

@@ -198,7 +198,7 @@ def _tell(source: Any, item: Any, rows: Iterable[Any]) -> None:
 def _rates(successes: dict[str, int], direct: dict[str, int], episodes: int) -> str:
     parts = []
     for word, counts in (("success", successes), ("directly", direct)):
-        rates = {task: 100 * count / episodes for task, count in counts.items()}
+        rates = {task: 100 * count / max(1, episodes) for task, count in counts.items()}
         each = ", ".join(f"{task} {rate:.0f}" for task, rate in rates.items())
         parts += [f"{word} {fmean(rates.values()):.1f} % ({each})"] if rates else []
     return f"{', '.join(parts)}; episodes of each: {episodes}"
