@@ -44,6 +44,10 @@ def spread(dataset, agent, column):
     return fmean(pstdev(rates(dataset, agent, column, pair)) for pair in PAIRS[dataset])
 
 
+def beside_the_paper(dataset, agent):
+    return fmean(rates(dataset, agent, "direct")), PAPER[dataset, agent, ALL_PAIRS].direct
+
+
 def listed(numbers):
     *most, last = (f"{number:.1f}" for number in numbers)
     return f"{', '.join(most)} and {last}"
@@ -159,8 +163,7 @@ def test_the_pairs_of_the_puzzle():
 @pytest.mark.parametrize("dataset", PAIRS)
 def test_the_distance_in_the_reproduction(dataset):
     text = section(REPRODUCTION, "**Held-out pairs**", "**Where paper and code differ**")
-    ours, other = (fmean(rates(dataset, agent, "direct")) for agent in ("cta", "hiql-analogy"))
-    theirs, others = (PAPER[dataset, agent, ALL_PAIRS].direct for agent in ("cta", "hiql-analogy"))
+    (ours, theirs), (other, others) = (beside_the_paper(dataset, agent) for agent in ("cta", "hiql-analogy"))
     assert f"{ours:.1f} % of them directly ({theirs:g} in the paper)" in text
     assert f"HIQL∨+α∨ {other:.1f} % ({others:g}), a distance of {ours - other:.1f} points ({theirs - others:g})" in text
     gaps = {
@@ -177,8 +180,7 @@ def test_the_distance_in_the_reproduction(dataset):
 @pytest.mark.parametrize("dataset", PAIRS)
 def test_the_readme(dataset):
     text = section(README, "<!-- ooc -->", "<!-- /ooc -->")
-    ours, other = (fmean(rates(dataset, agent, "direct")) for agent in ("cta", "hiql-analogy"))
-    theirs, others = (PAPER[dataset, agent, ALL_PAIRS].direct for agent in ("cta", "hiql-analogy"))
+    (ours, theirs), (other, others) = (beside_the_paper(dataset, agent) for agent in ("cta", "hiql-analogy"))
     assert f"**{ours:.1f} %** (paper: {theirs:g})" in text
     assert f"{other:.1f} % ({others:g})" in text
     gap, low, high = difference(dataset, "direct")

@@ -110,7 +110,8 @@ class Subject:
         self.options, self.items = options, [item for item in found if item.step == found[-1].step]
         chosen = next((item for item in self.items if options.seed in (None, item.seed)), None)
         if chosen is None:
-            raise CtaError(f"{source} has no seed {options.seed}; there are {[item.seed for item in self.items]}")
+            wanted = "seed that did not diverge" if options.seed is None else f"seed {options.seed}"
+            raise CtaError(f"{source} has no {wanted}; there are {[item.seed for item in self.items]}")
         self.chosen = chosen
         run, where = source if isinstance(source, Run) else None, options.data or chosen.key.dataset
         self.facts = run.files.provenance() if run else chosen.training
