@@ -167,11 +167,47 @@ def test_pixel_rates_on_a_cpu_are_the_records():
     assert min(after[agent] / before[agent] for agent in before) > 10
 
 
-@pytest.mark.parametrize("agent", ["gcivl", "hiql-dual"])
-def test_pixel_scores_are_the_records(agent):
-    scores = success(ROOT / "docs" / "measurements" / "pixels-h200" / f"visual-lights-3x3-play-v0.{agent}.csv")
-    cells = [f"{tenths(fmean(x))} ± {stdev(x):.1f}" for x in ([*scores[step].values()] for step in sorted(scores))]
-    assert f"| {agent} | {' | '.join(cells)} |" in (ROOT / "docs" / "pixels.md").read_text()
+PIXELS = ROOT / "docs" / "measurements" / "pixels-h200"
+PIXELS_PAGE = (ROOT / "docs" / "pixels.md").read_text()
+
+
+def pixel_block(name):
+    return PIXELS_PAGE.split(f"<!-- {name} -->\n")[1].split(f"\n<!-- /{name} -->")[0].splitlines()
+
+
+def test_pixel_scores_are_the_records():
+    lines = pixel_block("pixel-scores")
+    steps = [int(step.replace(",", "")) for step in re.findall(r"[\d,]+", lines[0])]
+    for agent, line in zip(("gcivl", "hiql-dual", "cta"), lines[2:], strict=True):
+        scores = success(PIXELS / f"visual-lights-3x3-play-v0.{agent}.csv")
+        found = {step: f"{tenths(fmean(x.values()))} ± {stdev(x.values()):.1f}" for step, x in scores.items()}
+        assert set(found) <= set(steps)
+        assert line == f"| {agent} | {' | '.join(found.get(step, '–') for step in steps)} |"
+
+
+def test_what_is_said_of_the_dual_losses_on_images_is_in_the_logs():
+    found = {}
+    for what in ("images", "states"):
+        with (PIXELS / "train" / f"cta-{what}.csv").open() as file:
+            for row in csv.DictReader(file):
+                losses = [float(row[f"training/dual/{name}_loss"]) for name in ("value", "critic")]
+                found.setdefault((what, int(row["step"])), []).append(losses)
+    for line in pixel_block("pixel-dual")[2:]:
+        what, step, value, critic = line.strip("| ").split(" | ")
+        seeds = found[what, int(step.replace(",", ""))]
+        assert value == ", ".join(f"{loss:.3f}" for loss, _ in seeds)
+        assert critic == ", ".join(f"{loss:.1f}" for _, loss in seeds)
+
+
+def test_pixel_rates_are_the_records():
+    records = [PIXELS / f"visual-lights-3x3-play-v0.{agent}.json" for agent in ("gcivl", "hiql-dual", "cta")]
+    records.append(ROOT / "results" / "puzzle-4x4-play-v0.cta.held-out.json")
+    lines = pixel_block("pixel-rates")[2:]
+    for path, line in zip(records, lines, strict=True):
+        run = json.loads(path.read_text())["training"][0]
+        assert run["seeds_together"] == 4 and run["hardware"]["device"] == "NVIDIA H200"
+        assert f"batch {run['settings']['batch_size']}, H200 | {run['kernels']}, {run['products']} |" in line
+        assert line.endswith(f" | {run['seed_steps_per_s_steady']:,} |")
 
 
 def test_what_is_said_of_the_kernels_trial_is_its_record():

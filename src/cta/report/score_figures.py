@@ -66,7 +66,7 @@ def _curves(axis: Any, cells: Cells, colour: dict[str, str]) -> None:
     axis.set_xlabel("optimiser steps (○ fewer episodes, ◇ the paper's final score ±)", fontsize=8)
     axis.set_xlim(0, last * (1.06 + 0.025 * len(cells)))
     axis.xaxis.set_major_formatter(lambda value, _: short_steps(round(value)) if value >= 0 else "")
-    axis.legend(fontsize=7, frameon=False, loc="lower right")
+    axis.legend(fontsize=7, frameon=False, loc="best")
 
 
 def _band(axis: Any, x: list[int], means: list[float], spreads: list[float], *, color: str, **shown: Any) -> None:
