@@ -11,6 +11,13 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Compiling is most of the suite's time; tests, workers and command lines share what they compile.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"cta-test-xla-{os.getuid()}"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+# And most of compiling is making fast code: here, and in all that tests start, it is made quickly instead. On a GPU,
+# programs are tested as they are compiled for people. XLA_FLAGS= in the environment does so on a CPU, too.
+if os.environ["JAX_PLATFORMS"] == "cpu":
+    quick = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    quick += " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    quick += " --xla_cpu_opt_preset=CPU_OPT_PRESET_FAST_COMPILE"
+    os.environ.setdefault("XLA_FLAGS", quick)
 
 import jaxtyping
 import pytest
@@ -61,18 +68,8 @@ def pytest_terminal_summary(terminalreporter):
 
 
 @pytest.fixture(scope="module")
-def unoptimised():
-    """Where compiling takes longer than computing. On a GPU, programs are tested as they are compiled for people."""
-    import jax
-
-    jax.config.update("jax_disable_most_optimizations", jax.default_backend() == "cpu")
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
-@pytest.fixture(scope="module")
-def quick_compilation(unoptimised):
-    """Also a random generator that is a short program: threefry is a long one, and inlined at every draw."""
+def quick_compilation():
+    """A random generator that is a short program: threefry is a long one, and inlined at every draw."""
     import jax
 
     before = jax.config.jax_default_prng_impl

@@ -124,7 +124,7 @@ class Campaign:
         while trace.read_text().count(mark) < count:
             assert process.poll() is None, f"the run ended before it could be killed: {self._said(trace)}"
             assert time.monotonic() < deadline, f"no '{mark}' in ten minutes: {self._said(trace)}"
-            time.sleep(0.002)
+            time.sleep(0.01)
         time.sleep(self._random.uniform(0, delay))
 
     def _read(self, aim: str, trace: Path) -> Kill:

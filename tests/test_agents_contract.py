@@ -294,10 +294,14 @@ def behaviour(agent):
     return {"rows": rows, "loss": loss, "grads": grads, "acts": acts}
 
 
+def sizes(agent):
+    """The shapes of an agent's networks."""
+    return jax.tree.map(jnp.shape, jax.eval_shape(lambda key: agent.init(key, SPEC), jax.random.key(0)))
+
+
 def resized(one, two):
     """Whether the same networks have other sizes, which is effect enough and spares a computation."""
-    sizes = [jax.eval_shape(lambda key, a=a: a.init(key, SPEC), jax.random.key(0)) for a in (one, two)]
-    return set(sizes[0]) == set(sizes[1]) and jax.tree.map(jnp.shape, sizes[0]) != jax.tree.map(jnp.shape, sizes[1])
+    return set(one) == set(two) and one != two
 
 
 def same(one, two):
@@ -317,16 +321,16 @@ def test_every_switch_changes_something_or_is_refused(name, eta):
     if eta is not None:
         agent = replace(agent, config=changed(agent.config, "eta.use", eta))
     agent.config.check()
-    before = behaviour(agent)
+    before, own = behaviour(agent), sizes(agent)
     for path, value in switches(agent.config):
         other = find(name).build(changed(agent.config, path, value))
         try:
             other.config.check()
-            jax.eval_shape(lambda key, other=other: other.init(key, SPEC), jax.random.key(0))
+            found = sizes(other)
         except CtaError as error:
             assert f"--agent.{path.replace('_', '-')}" in str(error) and "\n" not in str(error)
             continue
-        if idle(agent.config, path) or resized(agent, other):
+        if idle(agent.config, path) or resized(own, found):
             continue
         after = behaviour(other)
         assert not same(before, after), f"{path} = {value} has no effect"

@@ -43,8 +43,6 @@ from cta.io.text_tables import pipe_table as markdown
 from cta.report.map_section import read_map
 from tiny_agents import tiny
 
-pytestmark = pytest.mark.usefixtures("unoptimised")
-
 DOCS = Path(__file__).parents[1] / "docs"
 DESK = find_world("desk")
 LIGHTS = find_world("lights-3x3")

@@ -20,8 +20,6 @@ from cta_bench.reference import PlainLoop, PlainUpdate, plain
 from cta_bench.training import kernel_scopes, measure_compare
 from tiny_agents import SPEC, batch_of, tiny, with_targets
 
-pytestmark = pytest.mark.usefixtures("unoptimised")
-
 SHAPE = Case(rows=3004, observation_dim=6, action_dim=2)
 
 

@@ -19,7 +19,8 @@ from cta.experiment import Run, inputs
 from cta.experiment.candidates import choose_steps, chosen_networks
 from cta.scores.schema import COLUMNS
 
-TINY = ["--agent.batch-size", "16", "--log-interval", "5", "--eval-episodes", "2", "--eval-interval", "10"]
+TINY = ["--agent", "gcivl", "--agent.batch-size", "16", "--agent.hidden", "32"]
+TINY += ["--log-interval", "5", "--eval-episodes", "2", "--eval-interval", "10"]
 
 
 def cta(*words, timeout=300, check=0):
@@ -54,7 +55,7 @@ def test_train_leaves_the_files_scripts_rely_on(trained):
     config = json.loads((folder / "config.json").read_text())
     assert config["seeds"] == [0, 3]
     assert config["agent"]["batch_size"] == 16
-    assert config["agent"]["dual"]["dim"] == 32
+    assert config["agent"]["hidden"] == [32] and config["agent"]["dual"]["dim"] == 32
     record = json.loads((folder / "provenance.json").read_text())
     assert record["versions"]["mujoco"] and record["dataset"]["fingerprint"] and record["hardware"]["device"]
     train = rows(folder / "train.csv")
@@ -101,7 +102,7 @@ def test_resume_without_a_checkpoint_starts_at_the_beginning(trained, tmp_path):
     (folder / "config.json").write_text((trained[0] / "config.json").read_text())
     (folder / "provenance.json").write_text("{}")
     (folder / "train.csv").write_text("")
-    cta("resume", folder)
+    assert run(["resume", str(folder)]) == 0
     assert steady(folder / "train.csv") == steady(trained[0] / "train.csv")
 
 
@@ -142,10 +143,10 @@ def test_evaluate_adds_scores_and_repeats_them(trained):
     how = {"env": "", "temperature": "0.0", "noise": "0.0", "eval_seed": "0", "mujoco": ""}
     again = rows(folder / "evaluate.csv")
     assert again == [{**row, **how} for row in rows(folder / "eval.csv")]
-    cta("evaluate", folder, "--episodes", "2")
+    assert run(["evaluate", str(folder), "--episodes", "2"]) == 0
     assert sorted(rows(folder / "evaluate.csv"), key=str) == sorted(again, key=str)
     # Done in another way, it stands beside.
-    cta("evaluate", folder, "--episodes", "1", "--noise", "0.5")
+    assert run(["evaluate", str(folder), "--episodes", "1", "--noise", "0.5"]) == 0
     both = rows(folder / "evaluate.csv")
     assert [row for row in both if row["noise"] == "0.0"] == sorted(again, key=lambda row: int(row["step"]))
     assert {(row["step"], row["noise"]) for row in both if row["episodes"] == "1"} == {("20", "0.5")}
@@ -217,7 +218,7 @@ def test_own_arrays_from_python(tmp_path):
         log_interval=2,
         run_dir=str(tmp_path / "mine"),
         agent_settings={"batch_size": 8, "hidden": (8,)},
-        agent="hiql-analogy",
+        agent="gcivl",
         quiet=True,
     )
     assert run_of.evaluations() == []

@@ -25,8 +25,6 @@ from cta.errors import CtaError
 from cta.experiment import console, run_config
 from cta.experiment.trainer import LONG_S, Trainer
 
-pytestmark = pytest.mark.usefixtures("unoptimised")
-
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 

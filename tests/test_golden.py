@@ -13,8 +13,6 @@ import pytest
 from cta.agents import Spec, find
 from cta.nn import BilinearTrunk, Ensemble, Linear, Mlp
 
-pytestmark = pytest.mark.usefixtures("unoptimised")
-
 GOLDEN = json.loads((Path(__file__).parent / "data" / "golden_cta.json").read_text())
 OBS, ACT, BATCH = GOLDEN["observation_dim"], GOLDEN["action_dim"], GOLDEN["batch"]
 

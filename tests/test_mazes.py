@@ -10,7 +10,6 @@ from cta.data import TrajectoryDataset, environment_name
 from cta.envs.worlds import OgbenchWorld
 
 pytestmark = [
-    pytest.mark.usefixtures("unoptimised"),
     pytest.mark.filterwarnings("ignore:.*Box (low|high)'s precision lowered"),
     pytest.mark.filterwarnings("ignore:.*Overriding environment"),
 ]

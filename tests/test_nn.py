@@ -4,13 +4,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from cta.nn import BilinearTrunk, Ensemble, LayerNorm, Linear, Mlp, Projection, scale_to_length
 from cta.nn.bilinear import row_products
 from cta.nn.layers import gelu_norm
-
-pytestmark = pytest.mark.usefixtures("unoptimised")
 
 KEY = jax.random.key(0)
 

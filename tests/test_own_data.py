@@ -26,8 +26,6 @@ from cta.evaluation.offline import rank_correlation, trajectory_order
 from cta.experiment import Run
 from tiny_agents import SPEC, tiny, with_targets
 
-pytestmark = pytest.mark.usefixtures("unoptimised")
-
 PAGE = Path(__file__).parents[1] / "docs" / "own-data.md"
 SHORT = "--steps 6 --eval-interval 3 --log-interval 3 --agent.batch-size 16 --agent.hidden 8 --agent.dual.hidden 8"
 QUICK = {

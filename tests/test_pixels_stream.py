@@ -20,8 +20,6 @@ from cta.training.checkpoints import flatten
 from cta.training.learner import DeviceData, Learner, spec_of, to_device
 from cta.training.seeds import AHEAD, SeedGroup, StreamedSource, bind, device_budget, open_source
 
-pytestmark = pytest.mark.usefixtures("unoptimised")
-
 bits = pytest.mark.skipif(jax.default_backend() != "cpu", reason="bit for bit on a CPU only")
 
 

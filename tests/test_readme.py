@@ -22,8 +22,6 @@ from cta.scores.schema import CellKey, read_scores
 from cta.scores.statistics import by_evaluation, seed_scores
 from cta.scores.store import Scores
 
-pytestmark = pytest.mark.usefixtures("unoptimised")
-
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text()
 RECORDS = ROOT / "docs" / "measurements"

@@ -61,8 +61,7 @@ def test_the_site_loads_nothing_from_elsewhere(site):
 
 
 def test_the_tutorial_runs(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # compiling would take most of the time
-    monkeypatch.setenv("JAX_DEFAULT_PRNG_IMPL", "unsafe_rbg")
+    monkeypatch.setenv("JAX_DEFAULT_PRNG_IMPL", "unsafe_rbg")  # compiling would take most of the time
     notebook = nbformat.read(ROOT / "docs/tutorial.ipynb", as_version=4)
     assert not any(cell.get("outputs") for cell in notebook.cells), "results are made when the site is built"
     quick = {"300, 4_000": "20, 4", 'agent="cta", steps': 'agent="gcivl-analogy", steps', '"subgoal_steps": 10': ""}

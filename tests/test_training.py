@@ -7,27 +7,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cta.agents import find
 from cta.envs.desk_play import generate_play
 from cta.io.csv_log import CsvLog
-from cta.presets import agent_preset
 from cta.training.checkpoints import Checkpoints, flatten
 from cta.training.learner import Learner, seed_keys, spec_of, to_device
 from cta.training.seeds import SeedGroup
-
-pytestmark = pytest.mark.usefixtures("unoptimised")
+from tiny_agents import tiny
 
 TRAIN, HELD_OUT = generate_play("desk", episodes=20, validation_episodes=2, episode_steps=60, seed=0)
 SPEC = spec_of(TRAIN)
 
 
-def agent_of(**changes):
-    entry = find("cta")
-    tiny = replace(agent_preset(entry.config, "desk-play-v0"), batch_size=16, **changes)
-    return entry.build(tiny)
-
-
-LEARNER = Learner(agent_of(), SPEC, block=8)
+AGENT = tiny("cta", batch_size=16, discount=0.99)
+LEARNER = Learner(AGENT, SPEC, block=8)
 
 
 def group(seeds, learner=LEARNER, **options):
@@ -138,8 +130,7 @@ def test_targets_average_the_weights_from_before_the_step():
 
 
 def test_pretraining_moves_one_side_then_the_other():
-    agent = agent_of()
-    agent = replace(agent, config=replace(agent.config, dual=replace(agent.config.dual, pretrain_steps=3)))
+    agent = replace(AGENT, config=replace(AGENT.config, dual=replace(AGENT.config.dual, pretrain_steps=3)))
     learner = Learner(agent, SPEC, block=8)
     trained = group([0], learner)
     start = trained.networks()[0]

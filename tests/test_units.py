@@ -22,8 +22,6 @@ from cta.experiment.weights import open_weights, pack
 from cta.export.load import load
 from cta.units import UNKNOWN, Normalisation, Units, make_bounds
 
-pytestmark = pytest.mark.usefixtures("unoptimised")
-
 LOW, HIGH = [-2.0, 0.5], [2.0, 10.5]
 TINY = {"quiet": True, "log_interval": 20, "eval_interval": 0, "agent_settings": {"batch_size": 64, "hidden": (16,)}}
 
