@@ -4,6 +4,7 @@ import atexit
 import os
 import shutil
 import tempfile
+from importlib.metadata import version
 
 # Before any import of JAX or the package: a folder of their own for datasets, the CPU, and silence.
 os.environ["OGBENCH_DATA_DIR"] = tempfile.mkdtemp(prefix="cta-test-data-")
@@ -12,8 +13,9 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"cta-test-xla-{os.getuid()}"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 # And most of compiling is making fast code: here, and in all that tests start, it is made quickly instead. On a GPU,
-# programs are tested as they are compiled for people. XLA_FLAGS= in the environment does so on a CPU, too.
-if os.environ["JAX_PLATFORMS"] == "cpu":
+# programs are tested as they are compiled for people. XLA_FLAGS= in the environment does so on a CPU, too. Another
+# version may not know these flags, and would refuse to start.
+if os.environ["JAX_PLATFORMS"] == "cpu" and version("jaxlib").startswith("0.10."):
     quick = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
     quick += " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
     quick += " --xla_cpu_opt_preset=CPU_OPT_PRESET_FAST_COMPILE"
