@@ -1,12 +1,19 @@
 """Episodes, scores and the evaluator on the embedded worlds."""
 
+from dataclasses import replace
+
+import jax
 import numpy as np
 import pytest
 
+from cta.config import RunConfig
 from cta.envs.desk import WORLDS, decode
 from cta.errors import CtaError
 from cta.evaluation import EpisodeResult, Evaluator, episode_seed, scores
 from cta.evaluation import evaluator as evaluator_module
+from cta.experiment.scoring import policy_maker
+from cta.units import UNKNOWN
+from tiny_agents import SPEC, tiny
 
 DESK = WORLDS["desk"]
 
@@ -104,3 +111,22 @@ def test_bad_policies_are_told_in_one_line() -> None:
 def test_scores_count_by_task() -> None:
     results = [EpisodeResult(2, 0, 7, True, 3), EpisodeResult(1, 0, 8, False, 9), EpisodeResult(2, 1, 9, False, 9)]
     assert scores(results) == {1: (1, 0), 2: (2, 1)}
+
+
+def test_temperature_noise_and_seeds_of_a_run_reach_its_policy() -> None:
+    agent = tiny("gcbc")
+    networks = agent.init(jax.random.key(0), SPEC)
+    config = RunConfig(agent.config, agent_name="gcbc", dataset="desk-play-v0")
+    seen = np.random.default_rng(0).normal(size=(2, 4, SPEC.observation_dim)).astype(np.float32)
+
+    def actions(seed: int = 0, **changes: float) -> np.ndarray:
+        return policy_maker(agent, networks, UNKNOWN, replace(config, **changes), seed)(4)(*seen, np.ones(4, bool))
+
+    plain = actions()
+    np.testing.assert_array_equal(actions(seed=1, eval_seed=1), plain)  # nothing is drawn
+    for how in ({"eval_temperature": 1.0}, {"eval_gaussian": 0.5}):
+        drawn = actions(**how)
+        assert np.abs(drawn - plain).mean() > 0.05
+        np.testing.assert_array_equal(actions(**how), drawn)
+        for other in (actions(seed=1, **how), actions(eval_seed=1, **how)):
+            assert np.abs(other - drawn).mean() > 0.05
