@@ -1,10 +1,13 @@
 """The candidates of docs/beyond.md: each keeps the agents' contract, does what its equations say, and can be scored."""
 
+import csv
 import math
 import re
 import sys
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import jax
 import jax.numpy as jnp
@@ -502,6 +505,34 @@ def test_the_page_says_what_the_files_say(beyond):
     measured = {name for name in NAMES if [*records.glob(f"beyond-4x4-small*/*.{name}.*.csv")]}
     assert measured == {*NAMES} - {"beyond-stitched"}  # and three ways to play CTA's weights
     assert page.count("\n**Result:** not measured yet.") == 1 and page.count("\n**Result") == 12
+
+
+def test_what_is_said_of_the_larger_board_is_in_its_records():
+    folder = ROOT / "docs" / "measurements" / "beyond-4x5-small"
+    text = " ".join(
+        (ROOT / "docs" / "beyond.md").read_text().split("### The larger board")[1].split("\n## ")[0].split()
+    )
+    order = defaultdict(list)
+    with (folder / "order" / "cta.csv").open() as file:
+        for row in csv.DictReader(file):
+            if row["measure"] == "value_order":
+                order[int(row["presses"])].append((float(row["step_order"] or 0), float(row["mean"])))
+    of_steps = {presses: f"{fmean(step for step, _ in seeds):.2f}" for presses, seeds in order.items()}
+    assert f"presses: {', '.join(of_steps[n] for n in range(1, 5))})" in text
+    assert f"at five hardly ({of_steps[5]}), at six not at all ({of_steps[6]})" in text
+    far = fmean(mean for presses in range(5, 11) for _, mean in order[presses])
+    assert f"−{-far:.1f} on average" in text
+    steps = math.log(1 + (1 - 0.95) * far) / math.log(0.95)
+    assert f"stands for {steps:.0f} steps" in text
+    tasks = {}  # by whether they were played halfway, and by seed
+    for cell in Scores(folder).cells():
+        for row in cell.rows:
+            if cell.key.agent == "cta" and row.task.isdigit():
+                rates = tasks.setdefault("halfway" in cell.key.settings, {}).setdefault(row.seed, [])
+                rates.append(100 * row.successes / row.episodes)
+    plain, halfway = ({seed: fmean(rates) for seed, rates in tasks[played].items()} for played in (False, True))
+    gains = [f"{halfway[seed] - plain[seed]:.1f}" for seed in range(4)]
+    assert f"by {', '.join(gains[:3])} and {gains[3]} points, to {fmean(halfway.values()):.1f} %" in text
 
 
 def test_the_spectrum_of_a_board():
