@@ -199,6 +199,16 @@ def test_what_is_said_of_the_dual_losses_on_images_is_in_the_logs():
         assert critic == ", ".join(f"{loss:.1f}" for _, loss in seeds)
 
 
+def test_a_critic_that_cannot_tell_images_apart_has_the_loss_of_a_constant():
+    with (PIXELS / "train" / "cta-images.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if float(row["training/dual/value_loss"]) < 0.01]
+    assert [(row["seed"], row["step"]) for row in rows] == [*zip("01212", ["2000"] * 3 + ["4000"] * 2, strict=True)]
+    for row in rows:
+        value, loss = (float(row[f"training/dual/{name}"]) for name in ("value_mean", "critic_loss"))
+        near = 0.06 if row["step"] == "2000" else 0.02  # means over 2,000 steps, in the first of which the value falls
+        assert loss == pytest.approx(2 * 0.2 * 0.8 * (1 - 0.95 * value) ** 2, rel=near)
+
+
 def test_pixel_rates_are_the_records():
     records = [PIXELS / f"visual-lights-3x3-play-v0.{agent}.json" for agent in ("gcivl", "hiql-dual", "cta")]
     records.append(ROOT / "results" / "puzzle-4x4-play-v0.cta.held-out.json")
