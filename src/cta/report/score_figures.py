@@ -34,8 +34,8 @@ def draw(kind: str, cells: Cells, path: Path) -> None:
     panels: dict[str, list[CellScores]] = defaultdict(list)
     for cell in cells:
         panels[figure_of.panel.format(cell.key)].append(cell)
-    height = 3.0 + 0.1 * len(agents) if kind == "pairs" else 3.2
-    figure = Figure(figsize=(figure_of.width * len(panels), height))
+    heights = {"pairs": 3.0 + 0.1 * len(agents), PRESSES: 2.7 + 0.135 * max(map(len, panels.values()))}
+    figure = Figure(figsize=(figure_of.width * len(panels), heights.get(kind, 3.2)))
     (axes,) = figure.subplots(1, len(panels), squeeze=False, sharey=True)
     for axis, title in zip(axes, sorted(panels), strict=True):
         axis.set_ylim(0, 100)
