@@ -1,6 +1,6 @@
 """A signal at any moment of a command: exit code 3, within two seconds, and nothing but one line said.
 
-CTA_SIGNALS=FILE sends eight times as many and writes a table of them.
+CTA_SIGNALS=FILE sends four times as many and writes a table of them.
 """
 
 import os
