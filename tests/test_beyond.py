@@ -547,10 +547,26 @@ def test_what_is_said_of_the_larger_board_is_in_its_records():
     of_steps = {presses: f"{fmean(step for step, _ in seeds):.2f}" for presses, seeds in order.items()}
     assert f"presses: {', '.join(of_steps[n] for n in range(1, 5))})" in text
     assert f"at five hardly ({of_steps[5]}), at six not at all ({of_steps[6]})" in text
-    far = fmean(mean for presses in range(5, 11) for _, mean in order[presses])
-    assert f"−{-far:.1f} on average" in text
-    steps = math.log(1 + (1 - 0.95) * far) / math.log(0.95)
-    assert f"stands for {steps:.0f} steps" in text
+    means = {presses: fmean(mean for _, mean in seeds) for presses, seeds in order.items()}
+    far = [means[presses] for presses in range(5, 11)]
+    assert f"between −{-max(far):.1f} and −{-min(far):.1f}, which stands for" in text
+    assert f"for {math.log(1 + (1 - 0.95) * fmean(far)) / math.log(0.95):.0f} steps" in text
+    assert f"to −{-means[20]:.1f}." in text and all(means[presses] < min(far) for presses in range(15, 21))
+    asked = {(c.key.agent, c.key.settings): c.rows for c in Scores(folder).cells() if "halfway" not in c.key.settings}
+    curves = {
+        agent: {n: [100 * r.successes / r.episodes for r in rows if r.task == f"presses{n}"] for n in range(1, 7)}
+        for (agent, _), rows in asked.items()
+    }
+    apart = {}
+    for one, other in (("cta", "hiql-dual"), ("hiql-analogy", "hiql"), ("cta", "hiql-analogy")):
+        for n in range(1, 7):
+            test = ttest_ind(curves[one][n], curves[other][n], equal_var=False).confidence_interval(0.95)
+            if not test.low <= 0 <= test.high:
+                gap = fmean(curves[one][n]) - fmean(curves[other][n])
+                apart[one, other, n] = f"{gap:.1f}", f"{test.low:.1f} to {test.high:.1f}"
+    assert set(apart) == {*(("cta", "hiql-dual", n) for n in range(1, 5)), ("hiql-analogy", "hiql", 2)}
+    assert "({} points at two presses, {})".format(*apart["cta", "hiql-dual", 2]) in text
+    assert "at two presses ({}, {})".format(*apart["hiql-analogy", "hiql", 2]) in text
     tasks = {}  # by whether they were played halfway, and by seed
     for cell in Scores(folder).cells():
         for row in cell.rows:

@@ -341,6 +341,20 @@ def test_points_of_fewer_episodes_are_hollow(tmp_path, monkeypatch):
         }
 
 
+@pytest.mark.parametrize("agents", [1, 9])
+def test_a_long_legend_of_composition_curves_takes_no_room_from_them(agents, tmp_path, monkeypatch):
+    folder = Path(__file__).parents[1] / "docs" / "measurements" / "beyond-4x4-small-again"
+    cells = score_figures.drawn_cells("presses", Scores(folder))[:agents]
+    drawn = []
+    monkeypatch.setattr(score_figures, "save_figure", lambda figure, path, **_: drawn.append(figure))
+    score_figures.draw("presses", cells, tmp_path / "curves.png")
+    (axis,), figure = drawn[0].axes, drawn[0]
+    figure.draw_without_rendering()  # places the texts
+    assert len(axis.get_legend().get_texts()) == agents
+    assert 1.2 < axis.get_position().height * figure.get_figheight() < 1.9  # inches
+    assert axis.get_legend().get_window_extent().y1 < axis.xaxis.label.get_window_extent().y0
+
+
 def test_bars_of_pairs_show_the_numbers_of_the_table(folder, tmp_path, monkeypatch, capsys):
     """Heights of the solid and of the outlined bars, ours and the paper's."""
     drawn = []
